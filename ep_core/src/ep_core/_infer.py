@@ -1,0 +1,240 @@
+"""Shape and type inference by onnx, and what of its result, and of the model's claims, to believe.
+
+Every static dimension in `Graph.values` follows from initializers and the main graph's inputs,
+which are checked when they are fed. What the model merely claims about other values (value_info,
+types of outputs and of body inputs) is taken down to element type and rank, because a wrong
+length there would become a wrong buffer size. `Graph.outputs` of the main graph keep the claims, for the
+reader.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import onnx
+
+from ep_core._convert import is_constant, value_type
+from ep_core._limits import quoted
+from ep_core._schemas import schema_rules
+from ep_core.errors import EpError, InvalidModelError, OptionError, did_you_mean
+from ep_core.export import value_proto
+from ep_core.graph import Graph, Node, ValueInfo
+from ep_core.types import (
+    Dim,
+    OptionalType,
+    SequenceType,
+    SparseTensorType,
+    TensorType,
+    ValueType,
+)
+
+__all__ = ["fix_dimensions", "infer_types"]
+
+_GENERATED = "unk__"  # prefix of the symbols that onnx makes up
+
+
+def fix_dimensions(graph: Graph, lengths: Mapping[str, int]) -> Graph:
+    """Return the graph with symbolic dimensions of its inputs and outputs set to `lengths`.
+
+    Raises:
+        OptionError: a name that no input has, or an impossible length.
+    """
+    known: set[Dim] = set()
+    for value in graph.inputs:
+        _map_dims(value.type, lambda dim: known.add(dim))
+    names = {dim for dim in known if isinstance(dim, str)}
+    for name, length in lengths.items():
+        if name not in names:
+            raise OptionError(
+                f"No input has a dimension called {quoted(name)}", fix=did_you_mean(name, names)
+            )
+        if not isinstance(length, int) or length < 0:
+            raise OptionError(
+                f"The dimension {quoted(name)} can't have this length",
+                expected="an int, 0 or more",
+                got=repr(length),
+            )
+
+    def fix(value: ValueInfo) -> ValueInfo:
+        def fixed(dim: Dim) -> Dim:
+            return lengths.get(dim, dim) if isinstance(dim, str) else dim
+
+        return replace(value, type=_map_dims(value.type, fixed))
+
+    inputs = tuple(map(fix, graph.inputs))
+    outputs = tuple(map(fix, graph.outputs))
+    values = {**graph.values, **{value.name: value for value in (*outputs, *inputs)}}
+    return graph.replace(inputs=inputs, outputs=outputs, values=values)
+
+
+def infer_types(graph: Graph, model: onnx.ModelProto) -> Graph:
+    """Return the graph with the type of every value that can be told.
+
+    Args:
+        graph: converted from `model` and valid.
+        model: what is left of the model; it is used up.
+
+    Raises:
+        InvalidModelError: an output is declared with another element type than it has.
+    """
+    _prepare(graph, model)
+    return _with_types(graph, _inferred(model), ChainMap(), main=True)
+
+
+def _inferred(model: onnx.ModelProto) -> onnx.GraphProto:
+    import onnx.shape_inference
+
+    try:
+        return onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    except Exception:  # noqa: BLE001 - the inference throws whatever C++ throws
+        # It isn't needed for running: types then stay as far as the model declares them.
+        return model.graph
+
+
+# ---------------------------------------------------------------- the way into inference
+
+
+def _prepare(graph: Graph, model: onnx.ModelProto) -> None:
+    model.ir_version = max(model.ir_version, 4)  # initializers needn't be inputs
+    del model.training_info[:]
+    proto = model.graph
+    if graph.overridable:
+        # onnx would take a default that a feed may replace for a constant.
+        constants = [item for item in proto.initializer if item.name not in graph.overridable]
+        del proto.initializer[:]
+        proto.initializer.extend(constants)
+    _drop_claims(graph, proto, graph.inputs)
+
+
+def _drop_claims(graph: Graph, proto: onnx.GraphProto, inputs: tuple[ValueInfo, ...]) -> None:
+    del proto.input[:]
+    proto.input.extend(value_proto(value) for value in inputs)
+    for output in proto.output:
+        output.ClearField("type")
+    for sparse in proto.sparse_initializer:
+        dense = proto.initializer.add(name=sparse.values.name, dims=sparse.dims)
+        dense.data_type = sparse.values.data_type
+        dense.data_location = onnx.TensorProto.EXTERNAL
+    del proto.sparse_initializer[:]
+    del proto.value_info[:]
+    for node in graph.nodes:
+        if node.domain and schema_rules(node.op_type, node.domain, graph.opsets) is None:
+            proto.value_info.extend(
+                value_proto(_claim(graph.values[name]))
+                for name in node.outputs
+                if name in graph.values
+            )
+    for node, node_proto in _hosts(graph, proto):
+        for _, body, body_proto in _body_pairs(node, node_proto):
+            _drop_claims(body, body_proto, tuple(map(_claim, body.inputs)))
+
+
+def _hosts(graph: Graph, proto: onnx.GraphProto) -> list[tuple[Node, onnx.NodeProto]]:
+    """Nodes that have bodies, each with its proto."""
+    if not any(node.bodies for node in graph.nodes):
+        return []
+    protos = (item for item in proto.node if not is_constant(item))
+    return [pair for pair in zip(graph.nodes, protos, strict=True) if pair[0].bodies]
+
+
+def _body_pairs(node: Node, proto: onnx.NodeProto) -> Iterator[tuple[str, Graph, onnx.GraphProto]]:
+    """The node's bodies with their protos, under the attribute's name."""
+    for attribute in proto.attribute:
+        value = node.attributes[attribute.name]
+        if isinstance(value, Graph):
+            yield attribute.name, value, attribute.g
+        elif isinstance(value, tuple) and value and isinstance(value[0], Graph):
+            for body, body_proto in zip(value, attribute.graphs, strict=True):
+                yield attribute.name, body, body_proto
+
+
+# ---------------------------------------------------------------- the way back
+
+
+def _with_types(
+    graph: Graph, proto: onnx.GraphProto, outer: ChainMap[str, ValueInfo], *, main: bool = False
+) -> Graph:
+    found = {value.name: _result(value) for value in (*proto.value_info, *proto.output)}
+    if main:
+        found.update({value.name: value.type for value in graph.inputs})
+    else:
+        found.update({value.name: _result(value) for value in proto.input})
+    found.update({name: item.type for name, item in graph.initializers.items()})
+    values: dict[str, ValueInfo] = {}
+    for name in (*graph.initializers, *graph.producers, *graph.input_names):
+        declared = graph.values.get(name, ValueInfo(name))
+        values[name] = replace(declared, type=found.get(name) or _claim(declared).type)
+    visible = outer.new_child(values)
+    nodes = list(graph.nodes)
+    hosts = dict(_hosts(graph, proto))
+    if hosts:
+        nodes = [_typed_node(n, hosts[n], visible) if n in hosts else n for n in nodes]
+    captures = {name: visible[name] for name in graph.captures}
+    outputs = tuple(replace(value, type=visible[value.name].type) for value in graph.outputs)
+    if main:
+        outputs = tuple(map(_merged, graph.outputs, outputs))
+    return graph.replace(nodes=tuple(nodes), values={**captures, **values}, outputs=outputs)
+
+
+def _typed_node(node: Node, proto: onnx.NodeProto, visible: ChainMap[str, ValueInfo]) -> Node:
+    attributes = dict(node.attributes)
+    typed: dict[str, list[Graph]] = {}
+    for name, body, body_proto in _body_pairs(node, proto):
+        typed.setdefault(name, []).append(_with_types(body, body_proto, visible))
+    for name, graphs in typed.items():
+        attributes[name] = tuple(graphs) if isinstance(attributes[name], tuple) else graphs[0]
+    return node.replace(attributes=attributes)
+
+
+def _result(proto: onnx.ValueInfoProto) -> ValueType | None:
+    """The type that inference wrote; it leaves gaps where it gave up half-way."""
+    try:
+        return value_type(proto.type, "an inferred type")
+    except EpError:
+        return None
+
+
+def _claim(value: ValueInfo) -> ValueInfo:
+    """What the model says of a value, without the lengths."""
+    return replace(value, type=_map_dims(value.type, lambda _: None))
+
+
+def _map_dims(kind: ValueType | None, change: Callable[[Dim], Dim]) -> ValueType | None:
+    if isinstance(kind, TensorType | SparseTensorType):
+        shape = None if kind.shape is None else tuple(map(change, kind.shape))
+        return replace(kind, shape=shape)
+    if isinstance(kind, SequenceType | OptionalType):
+        return replace(kind, element=_map_dims(kind.element, change))
+    return kind
+
+
+def _merged(declared: ValueInfo, inferred: ValueInfo) -> ValueInfo:
+    """A graph output as the caller sees it; inference wins over the model's own words."""
+    left, right = declared.type, inferred.type
+    if left is None or right is None:
+        return replace(declared, type=left or right)
+    if isinstance(left, OptionalType) != isinstance(right, OptionalType):
+        return inferred
+    if str(left) != str(right) and "None" not in str(left) + str(right):
+        raise InvalidModelError(
+            f"Graph output {quoted(declared.name)} is declared with another type than it has",
+            expected=f"{right}, which follows from the nodes",
+            got=str(left),
+        )
+    if not isinstance(left, TensorType) or not isinstance(right, TensorType):
+        return inferred
+    if left.shape is None or right.shape is None:
+        return replace(declared, type=right if left.shape is None else left)
+    if len(left.shape) != len(right.shape):
+        return inferred
+    dims = tuple(map(_merged_dim, left.shape, right.shape))
+    return replace(declared, type=TensorType(right.dtype, dims))
+
+
+def _merged_dim(declared: Dim, inferred: Dim) -> Dim:
+    made_up = isinstance(inferred, str) and inferred.startswith(_GENERATED)
+    if inferred is None or (made_up and declared is not None):
+        return declared
+    return inferred

@@ -1,0 +1,161 @@
+"""From what the caller asks for to open providers: names, options, fallback, certificates."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ep_core.certificate import CertificatePolicy, Grants, grants_for
+from ep_core.contracts import ExecutionProvider, ProviderInfo
+from ep_core.errors import OptionError, ProviderNotFoundError, ProviderUnavailableError
+from ep_core.options import SessionOptions
+from ep_core.partition import Candidate
+from ep_core._options import parse_options, select_device
+from ep_core.registry import ProviderState, registry
+
+__all__ = ["close_candidates", "open_candidates", "provider_label"]
+
+_LOG = logging.getLogger("ep_core")
+_FALLBACK = "cpu"
+_ORT_SUFFIX = "ExecutionProvider"
+
+Wish = tuple[str, dict[str, Any]]
+
+
+def provider_label(info: ProviderInfo) -> str:
+    """A provider's name in ONNX Runtime's spelling, or its own name if it has none."""
+    return next((alias for alias in info.aliases if alias.endswith(_ORT_SUFFIX)), info.name)
+
+
+def open_candidates(
+    providers: Sequence[str | tuple[str, Mapping[str, Any]]] | None,
+    provider_options: Sequence[Mapping[str, Any]] | None,
+    options: SessionOptions,
+) -> list[Candidate]:
+    """Open what the caller wants, in order; see `InferenceSession` for the arguments.
+
+    Raises:
+        ProviderNotFoundError, ProviderUnavailableError: with the reason.
+        OptionError: malformed arguments, unknown options, one device asked for twice.
+    """
+    if providers is None:
+        if provider_options is not None:
+            raise OptionError("provider_options without providers", fix="Name the providers too.")
+        return _open_automatic(options)
+    wishes = _wishes(providers, provider_options)
+    opened: list[Candidate] = []
+    try:
+        for name, given in wishes:
+            opened.append(_open(name, given, options, named=True))
+        if not options.disable_cpu_fallback and _FALLBACK not in {c.info.name for c in opened}:
+            fallback = _open_quietly(_FALLBACK, options, named=False)
+            if fallback is not None:
+                opened.append(fallback)
+        return _with_unique_names(opened)
+    except BaseException:
+        close_candidates(opened)
+        raise
+
+
+def close_candidates(candidates: Sequence[Candidate]) -> None:
+    """Close the providers, last opened first; one that fails doesn't keep the others open."""
+    for candidate in reversed(candidates):
+        with contextlib.suppress(Exception):
+            candidate.provider.close()
+
+
+def _wishes(
+    providers: Sequence[str | tuple[str, Mapping[str, Any]]],
+    provider_options: Sequence[Mapping[str, Any]] | None,
+) -> list[Wish]:
+    if isinstance(providers, str) or not isinstance(providers, Sequence) or not providers:
+        raise OptionError(
+            "providers", expected="a list with at least one name", got=repr(providers)
+        )
+    if provider_options is None:
+        provider_options = [{}] * len(providers)
+    if len(provider_options) != len(providers):
+        raise OptionError(
+            "provider_options",
+            expected=f"one dict per provider, {len(providers)} in all",
+            got=f"{len(provider_options)}",
+        )
+    wishes = []
+    for entry, extra in zip(providers, provider_options, strict=True):
+        name, own = entry if isinstance(entry, tuple) and len(entry) == 2 else (entry, {})
+        if not isinstance(name, str) or not isinstance(own, Mapping):
+            expected = "a name or a (name, options) pair"
+            raise OptionError("an entry of providers", expected=expected, got=repr(entry))
+        if not isinstance(extra, Mapping):
+            raise OptionError(f"options of provider {name!r}", expected="a dict", got=repr(extra))
+        wishes.append((name, {**own, **extra}))
+    return wishes
+
+
+def _open_automatic(options: SessionOptions) -> list[Candidate]:
+    names = registry().automatic()
+    opened = [c for name in names if (c := _open_quietly(name, options, named=True)) is not None]
+    if not opened:
+        reasons = [
+            f"{status.name}: {status.reason}"
+            for status in registry().providers()
+            if status.state is not ProviderState.AVAILABLE
+        ]
+        raise ProviderNotFoundError(
+            "no execution provider can be used here" + "".join(f"\n  {r}" for r in reasons),
+            fix="Install one, for example: pip install ep-cpu",
+        )
+    return _with_unique_names(opened)
+
+
+def _open_quietly(name: str, options: SessionOptions, *, named: bool) -> Candidate | None:
+    """Open a provider that nobody named; if it can't be opened, say so in the log and go on."""
+    try:
+        return _open(name, {}, options, named=named)
+    except (ProviderNotFoundError, ProviderUnavailableError) as error:
+        _LOG.warning("provider %r is left out: %s", name, error)
+        return None
+
+
+def _open(name: str, given: dict[str, Any], options: SessionOptions, *, named: bool) -> Candidate:
+    status = registry().status(name)
+    info = registry().factory(name).info
+    threads = options.intra_op_num_threads
+    if threads and "intra_op_num_threads" in info.options:
+        given.setdefault("intra_op_num_threads", threads)
+    _, own = select_device(info, status.devices, given)
+    parsed = parse_options(info, own)
+    provider = registry().create(name, given)
+    try:
+        grants = _grants(name, provider, options.certificate_policy)
+    except BaseException:
+        provider.close()
+        raise
+    return Candidate(
+        name=info.name,
+        provider=provider,
+        grant=grants,
+        passes=registry().graph_passes(name),
+        named=named,
+        options=parsed,
+    )
+
+
+def _with_unique_names(opened: list[Candidate]) -> list[Candidate]:
+    """Tell two devices of one provider apart by their ids."""
+    names = [candidate.info.name for candidate in opened]
+    result = []
+    for candidate in opened:
+        name = candidate.info.name
+        if names.count(name) > 1:
+            name = f"{name}:{candidate.provider.device.id}"
+        if any(other.name == name for other in result):
+            raise OptionError(f"provider {name!r} is listed twice", fix="List it once.")
+        result.append(candidate.renamed(name))
+    return result
+
+
+def _grants(name: str, provider: ExecutionProvider, policy: CertificatePolicy | None) -> Grants:
+    return grants_for(provider.info, registry().distribution(name), provider.device, policy)

@@ -1,0 +1,201 @@
+"""From a graph and open providers to a plan: place, compile, and place again after a refusal.
+
+Also prepares the bodies of control-flow nodes: a body is closed over its outer scope first, so
+that it is placed and planned like any other graph.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from ep_core.contracts import CompiledPartition
+from ep_core.control_flow import Body
+from ep_core.errors import CompileError, ContractError
+from ep_core.graph import Graph, Node, Subgraph, ValueInfo
+from ep_core.partition import Candidate, NodePlacement, PartitionSpec, partition
+from ep_core.plan import Plan, Scratch
+from ep_core.planner import Planner
+from ep_core.report import CopyReport, PartitionReport, PlacementReport, copies_of
+
+__all__ = ["Compiler"]
+
+_MAX_ATTEMPTS = 20
+_Key = tuple[str, tuple[int, ...]]
+_Compiled = dict[_Key, tuple[Subgraph, CompiledPartition]]
+
+
+@dataclass
+class Compiler:
+    """Compiles a model's graphs for one session and remembers what the report needs."""
+
+    candidates: Sequence[Candidate]
+    scratch: list[Scratch] = field(default_factory=list)
+    _partitions: list[CompiledPartition] = field(default_factory=list)
+    _nodes: dict[str, tuple[NodePlacement, ...]] = field(default_factory=dict)
+    _parts: list[PartitionReport] = field(default_factory=list)
+    _copies: list[CopyReport] = field(default_factory=list)
+    _refused: list[str] = field(default_factory=list)
+
+    def compile(self, graph: Graph, scope: str = "") -> Plan:
+        """Return the plan of a self-contained graph.
+
+        Raises:
+            PlacementError: nodes that nobody runs.
+            CompileError: compilation kept failing.
+        """
+        specs, compiled = self._place_and_compile(graph, scope)
+        planner = Planner(graph, self.candidates, self.scratch)
+        for spec in specs:
+            if spec.candidate is None:
+                node = graph.nodes[spec.indices[0]]
+                planner.add_control_flow(node, self._bodies(graph, node, scope))
+            else:
+                subgraph, part = compiled[spec.candidate.name, spec.indices]
+                planner.add_run(subgraph, part, spec.candidate)
+        plan = planner.finish()
+        self._copies += copies_of(plan, scope)
+        return plan
+
+    def report(self) -> PlacementReport:
+        """What was decided, for everything compiled so far."""
+        return PlacementReport(
+            providers=tuple(c.name for c in self.candidates),
+            nodes=dict(self._nodes),
+            partitions=tuple(self._parts),
+            copies=tuple(self._copies),
+            refused_claims=tuple(self._refused),
+        )
+
+    def close(self) -> None:
+        """Close every partition; failures of one don't keep the others open."""
+        while self._partitions:
+            with contextlib.suppress(Exception):
+                self._partitions.pop().close()
+
+    def _place_and_compile(
+        self, graph: Graph, scope: str
+    ) -> tuple[tuple[PartitionSpec, ...], _Compiled]:
+        refusals: dict[tuple[str, str], str] = {}
+        compiled: _Compiled = {}
+        for _ in range(_MAX_ATTEMPTS):
+            placed = partition(graph, self.candidates, refusals)
+            wanted = [spec for spec in placed.specs if spec.candidate is not None]
+            failed = [spec for spec in wanted if not self._compile(graph, spec, compiled, refusals)]
+            if not failed:
+                self._keep(graph, scope, wanted, compiled, placed.placements)
+                return placed.specs, compiled
+        raise CompileError(
+            f"compilation failed {_MAX_ATTEMPTS} times over: {self._refused[-1]}",
+            fix="Leave the failing provider out of the session's providers.",
+        )
+
+    def _compile(
+        self,
+        graph: Graph,
+        spec: PartitionSpec,
+        compiled: _Compiled,
+        refusals: dict[tuple[str, str], str],
+    ) -> bool:
+        """Compile one claim unless an earlier attempt did; a failure becomes a refusal."""
+        candidate = spec.candidate
+        assert candidate is not None
+        key = (candidate.name, spec.indices)
+        if key in compiled:
+            return True
+        name = f"{candidate.name}_{len(self._parts) + len(compiled)}"
+        try:
+            subgraph = _own_passes(Subgraph.cut(graph, spec.indices, name), candidate)
+            part = candidate.provider.compile(subgraph)
+        except Exception as error:  # noqa: BLE001 - costs this claim only
+            nodes = [graph.nodes[index] for index in spec.indices]
+            reason = f"compile failed: {type(error).__name__}: {error}"
+            refusals.update({(candidate.name, node.name): reason for node in nodes})
+            self._refused.append(f"{candidate.name} refused {len(nodes)} node(s); {reason}")
+            return False
+        self._partitions.append(part)
+        compiled[key] = (subgraph, part)
+        return True
+
+    def _keep(
+        self,
+        graph: Graph,
+        scope: str,
+        specs: Sequence[PartitionSpec],
+        compiled: _Compiled,
+        placements: tuple[NodePlacement, ...],
+    ) -> None:
+        """Record what is used; close what earlier attempts compiled for nothing."""
+        used = set()
+        for spec in specs:
+            assert spec.candidate is not None
+            key = (spec.candidate.name, spec.indices)
+            used.add(key)
+            subgraph, _ = compiled[key]
+            device = spec.candidate.provider.device
+            self._parts.append(
+                PartitionReport(
+                    scope=scope,
+                    name=subgraph.name,
+                    provider=spec.candidate.name,
+                    device=f"{device.kind} {device.id}",
+                    nodes=tuple(graph.nodes[index].name for index in spec.indices),
+                    inputs=subgraph.inputs,
+                    outputs=subgraph.outputs,
+                )
+            )
+        for key in set(compiled) - used:
+            _, part = compiled.pop(key)
+            self._partitions.remove(part)
+            with contextlib.suppress(Exception):
+                part.close()
+        self._nodes[scope] = placements
+
+    def _bodies(self, graph: Graph, node: Node, scope: str) -> dict[str, Body]:
+        bodies = {}
+        for name, body in node.bodies.items():
+            inner = f"{scope}/{node.name}/{name}" if scope else f"{node.name}/{name}"
+            closed, captures = close_over(body, graph)
+            types = tuple(closed.type_of(value) for value in closed.output_names)
+            bodies[name] = Body(self.compile(closed, inner), captures, types)
+        return bodies
+
+
+def close_over(body: Graph, outer: Graph) -> tuple[Graph, tuple[str, ...]]:
+    """Make a body self-contained: outer constants become its own, other captures its inputs.
+
+    Returns:
+        The closed graph, and the names of the captures that became its last inputs.
+    """
+    constants = {name: c for name in body.captures if (c := outer.constant(name)) is not None}
+    captures = tuple(name for name in body.captures if name not in constants)
+    infos = tuple(ValueInfo(name, outer.type_of(name)) for name in captures)
+    closed = body.replace(
+        inputs=(*body.inputs, *infos),
+        initializers={**constants, **body.initializers},
+        values={**{info.name: info for info in infos}, **body.values},
+    )
+    return closed, captures
+
+
+def _own_passes(subgraph: Subgraph, candidate: Candidate) -> Subgraph:
+    """Run the provider's own passes over its region; the boundary has to stay as it is."""
+    if not candidate.passes:
+        return subgraph
+    graph = subgraph.as_graph()
+    for graph_pass in candidate.passes:
+        graph = graph_pass(graph)
+        if graph.input_names != subgraph.inputs or graph.output_names != subgraph.outputs:
+            raise ContractError(
+                f"pass {graph_pass.name!r} of {candidate.name} changed the region's boundary"
+            )
+    return Subgraph(
+        graph=graph,
+        indices=tuple(range(len(graph.nodes))),
+        inputs=subgraph.inputs,
+        outputs=subgraph.outputs,
+        constants=MappingProxyType(dict(graph.initializers)),
+        name=subgraph.name,
+    )

@@ -1,0 +1,414 @@
+"""Every contract between the core and a provider, in one file and without implementation.
+
+Methods say whether they are required or optional, who owns what, and in which order things happen.
+Optional features are declared as data (`ProviderFeatures`); the core never probes with `hasattr`.
+`ep_sdk` has base classes that meet these protocols; deriving from them is convenience, not duty.
+
+The life of a provider: discover, enumerate, certify, claim, compile, run, close.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from ep_core.graph import Graph, Subgraph
+from ep_core.types import DataType, DeviceInfo, MemoryInfo
+
+__all__ = [
+    "API_VERSION",
+    "Allocator",
+    "AllocatorStats",
+    "Buffer",
+    "Capability",
+    "Command",
+    "CompiledPartition",
+    "DataTransfer",
+    "Event",
+    "ExecutionProvider",
+    "GraphPass",
+    "HostArray",
+    "OpSchemaSource",
+    "OptionSpec",
+    "ProviderFactory",
+    "ProviderFeatures",
+    "ProviderInfo",
+    "Stream",
+    "Support",
+    "Value",
+]
+
+API_VERSION = (1, 0)
+"""Version of these contracts. A different major number is refused; a provider built for a newer
+minor number than the core's is refused too, an older one is served."""
+
+HostArray = np.ndarray[Any, np.dtype[Any]]
+Value = Any
+"""What flows between partitions. In host memory: `numpy.ndarray` for tensors (object arrays of
+`str` for strings), `list` for sequences, `dict` for maps, `None` for an empty optional or an
+input that is left out. In any other memory: a `Buffer`. Values are immutable once produced."""
+
+
+# ---------------------------------------------------------------- memory and order
+
+
+@runtime_checkable
+class Buffer(Protocol):
+    """A dense tensor in a provider's own memory. The bytes are C-contiguous and packed."""
+
+    @property
+    def dtype(self) -> DataType: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def memory(self) -> MemoryInfo: ...
+
+    def __dlpack__(self, *, stream: int | None = None) -> object:
+        """Required. Export without a copy, or raise BufferError where the memory has no DLPack
+        device. The capsule keeps the memory alive after the buffer is released."""
+        ...
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatorStats:
+    """Counters of an allocator, in bytes and calls since it was made."""
+
+    in_use_bytes: int = 0
+    peak_bytes: int = 0
+    reserved_bytes: int = 0
+    allocations: int = 0
+    releases: int = 0
+
+
+class Event(Protocol):
+    """A point in the work of a stream."""
+
+    def done(self) -> bool:
+        """Required. True once all work before the point has finished; never blocks."""
+        ...
+
+    def synchronize(self) -> None:
+        """Required. Block the host until `done()`; raise the error of any work that failed."""
+        ...
+
+
+class Stream(Protocol):
+    """A queue of work on one device. Work on one stream happens in the order it was given;
+    work on two streams is unordered unless one waits on an event of the other."""
+
+    def record(self) -> Event:
+        """Required. An event after everything submitted so far."""
+        ...
+
+    def wait(self, event: Event) -> None:
+        """Required. Later work on this stream starts only after `event`, which may belong to any
+        provider. May block the host if the device can't wait for foreign events."""
+        ...
+
+    def synchronize(self) -> None:
+        """Required. Block the host until the stream is empty; raise the first error that any
+        work on it met, and once only."""
+        ...
+
+    def close(self) -> None:
+        """Required. Finish the work, free the queue; twice without harm."""
+        ...
+
+
+class Allocator(Protocol):
+    """Gives out buffers of one memory. Safe to call from many threads."""
+
+    @property
+    def memory(self) -> MemoryInfo: ...
+
+    def allocate(
+        self, shape: tuple[int, ...], dtype: DataType, stream: Stream | None = None
+    ) -> Buffer:
+        """Required. Memory for work submitted to `stream` from now on; contents are undefined.
+        Raises AllocationError. The caller owns the buffer until it calls `release`."""
+        ...
+
+    def release(self, buffer: Buffer, stream: Stream | None = None) -> None:
+        """Required. Give the buffer back. Ordered: the memory is reused only by work submitted to
+        `stream` later, so that work already queued there may still use it. With no stream the
+        caller guarantees that nothing uses it any more."""
+        ...
+
+    def stats(self) -> AllocatorStats:
+        """Required. A consistent snapshot."""
+        ...
+
+
+class DataTransfer(Protocol):
+    """Copies tensors between a provider's memory and others."""
+
+    def can_copy(self, source: MemoryInfo, target: MemoryInfo) -> bool:
+        """Required. Pure. Host to device and device to host must be possible; a direct way to
+        another device's memory is a bonus, otherwise the core goes through the host."""
+        ...
+
+    def copy(
+        self, source: Buffer | HostArray, target: Buffer | HostArray, stream: Stream | None
+    ) -> None:
+        """Required. Copy all bytes; shapes and dtypes are equal, arrays C-contiguous. Ordered on
+        `stream`, and may return before it is done. Source and target stay alive and unchanged
+        (source) or unread (target) until then: the core keeps them, and waits for an event of
+        `stream` before host code reads a target or reuses a source."""
+        ...
+
+
+# ---------------------------------------------------------------- describing a provider
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderFeatures:
+    """What a provider declares about itself. The compliance kit holds it to each word.
+
+    Attributes:
+        asynchronous: `run` may return before the work is done; needs streams.
+        concurrent_runs: one partition may run on several threads at once; otherwise the core
+            takes turns.
+        control_flow: may claim If, Loop and Scan as a whole. If not, the core runs them and
+            offers their bodies one by one.
+        non_tensor_values: handles sequences, optionals and maps. Only for host memory.
+        deterministic: equal inputs give bit-equal outputs.
+    """
+
+    asynchronous: bool = False
+    concurrent_runs: bool = True
+    control_flow: bool = False
+    non_tensor_values: bool = False
+    deterministic: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class OptionSpec:
+    """One option a provider takes.
+
+    Attributes:
+        default: used when the caller says nothing.
+        doc: one sentence, with the unit.
+        parse: turns what the caller gave (often a `str`) into the value, raising ValueError with
+            what would be right.
+    """
+
+    default: Any
+    doc: str
+    parse: Callable[[Any], Any] = lambda value: value
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderInfo:
+    """Who a provider is.
+
+    Attributes:
+        name: short name, as in `providers=["cpu"]`; equal to the entry point's name.
+        aliases: other accepted names, such as `CPUExecutionProvider`.
+        vendor, version: of the provider package.
+        api_version: the `API_VERSION` it was written for.
+        auto: takes part when the caller names no providers.
+        priority: order among automatic providers, higher first; the CPU fallback is 0.
+        options: what `provider_options` may contain.
+    """
+
+    name: str
+    version: str
+    api_version: tuple[int, int]
+    aliases: tuple[str, ...] = ()
+    vendor: str = ""
+    auto: bool = True
+    priority: int = 100
+    options: Mapping[str, OptionSpec] = field(default_factory=dict)
+
+
+# ---------------------------------------------------------------- claims
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """A provider's answer for one node: yes, or no with a reason.
+
+    Attributes:
+        reason: required for a no: `dtype int4 of input 'x'`, `needs a constant 'shape'`, ...
+        cost: estimated seconds on the device, None if the provider has no idea.
+    """
+
+    supported: bool
+    reason: str = ""
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """A provider's answer for a graph.
+
+    Attributes:
+        nodes: one `Support` per node of `graph.nodes`, in the same order.
+        groups: sets of node indices that the provider wants to get together or, if that isn't
+            possible, would also take one by one. Groups don't overlap and hold only yes-nodes.
+    """
+
+    nodes: tuple[Support, ...]
+    groups: tuple[tuple[int, ...], ...] = ()
+
+
+# ---------------------------------------------------------------- the provider
+
+
+class CompiledPartition(Protocol):
+    """A subgraph ready to run."""
+
+    @property
+    def accepts_outputs(self) -> Sequence[bool]:
+        """Required. For each output: True if `run` can write into memory it is given without an
+        extra copy. The core then plans that memory by lifetime and uses it again."""
+        ...
+
+    def run(
+        self,
+        inputs: Sequence[Value],
+        outputs: MutableSequence[Value | None],
+        stream: Stream | None,
+    ) -> None:
+        """Required. Compute the outputs of the subgraph.
+
+        Args:
+            inputs: in the order of `Subgraph.inputs`, all in the provider's memory. Read only:
+                never changed, never kept after the work on `stream` is done. Host arrays may be
+                non-contiguous or read-only.
+            outputs: in the order of `Subgraph.outputs`. An entry that is not None is memory of
+                the right dtype and shape to write into. For None the provider puts a value it
+                made itself; from then on it belongs to the caller, who releases it through the
+                provider's allocator. An output never shares memory with an input, a constant, or
+                another output.
+            stream: where to submit the work; None for a provider without streams.
+
+        Raises:
+            RunError, AllocationError, DeviceLostError. An asynchronous failure may surface at a
+            later synchronisation instead.
+        """
+        ...
+
+    def close(self) -> None:
+        """Required. Release what it holds, in any order with the provider's own `close`, twice
+        without harm. Not called while a run is under way."""
+        ...
+
+
+class ExecutionProvider(Protocol):
+    """A device that is open and ready to compile for."""
+
+    @property
+    def info(self) -> ProviderInfo: ...
+
+    @property
+    def device(self) -> DeviceInfo: ...
+
+    @property
+    def features(self) -> ProviderFeatures: ...
+
+    @property
+    def memory(self) -> MemoryInfo:
+        """Required. Where its partitions read and write; `HOST_MEMORY` for host providers."""
+        ...
+
+    @property
+    def allocator(self) -> Allocator | None:
+        """Required unless `memory` is `HOST_MEMORY`."""
+        ...
+
+    @property
+    def data_transfer(self) -> DataTransfer | None:
+        """Required unless `memory` is `HOST_MEMORY`."""
+        ...
+
+    def create_stream(self) -> Stream | None:
+        """Required if `features.asynchronous`; else return None. The core closes it."""
+        ...
+
+    def get_capability(self, graph: Graph) -> Capability:
+        """Required. Pure: no side effects, the same answer twice, no exception on strange graphs.
+        `graph` may be the body of a control-flow node, and types may be unknown."""
+        ...
+
+    def compile(self, subgraph: Subgraph) -> CompiledPartition:
+        """Required. Compile nodes that `get_capability` said yes to. Any exception costs this
+        claim only: the core remembers the refusal and partitions again."""
+        ...
+
+    def close(self) -> None:
+        """Required. Release everything, also partitions and streams still open; twice without
+        harm."""
+        ...
+
+
+class ProviderFactory(Protocol):
+    """What the hook `ep_provider_factory` returns. Making one must not load the vendor's library.
+    `info` is all that is read before the API versions have been compared."""
+
+    @property
+    def info(self) -> ProviderInfo: ...
+
+    def devices(self) -> Sequence[DeviceInfo]:
+        """Required. The devices that can be used now; empty where the hardware, its driver or its
+        library is missing. The vendor's library is imported here, not before."""
+        ...
+
+    def why_unavailable(self) -> str | None:
+        """Required. A sentence for a person when `devices()` is empty, else None."""
+        ...
+
+    def create(self, device: DeviceInfo, options: Mapping[str, Any]) -> ExecutionProvider:
+        """Required. Open a device. `options` has every key of `info.options`, parsed."""
+        ...
+
+
+# ---------------------------------------------------------------- other hooks
+
+
+class OpSchemaSource(Protocol):
+    """Schemas of a custom domain, by the hook `ep_op_schemas`."""
+
+    def __call__(self) -> Sequence[Any]:
+        """Return `onnx.defs.OpSchema` objects; the core registers each once."""
+        ...
+
+
+class GraphPass(Protocol):
+    """A rewrite of a graph into an equal one. Idempotent."""
+
+    @property
+    def name(self) -> str: ...
+
+    def __call__(self, graph: Graph) -> Graph:
+        """Return the rewritten graph, or `graph` itself when there is nothing to do."""
+        ...
+
+
+class Command(Protocol):
+    """A subcommand of `ep`, by the hook `ep_commands`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def help(self) -> str: ...
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Required. Add the command's arguments."""
+        ...
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Required. Do the work and return the exit code; an EpError is shown by the caller."""
+        ...

@@ -1,0 +1,142 @@
+"""Runs a plan: one flat loop over its steps, and the context a run lives in.
+
+Nothing is looked up here by name. A context (streams and reusable arrays) belongs to one run at a
+time and is used again afterwards, so that many threads can run one session at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ep_core.contracts import ExecutionProvider, Stream, Value
+from ep_core.errors import RunCancelledError
+from ep_core.memory import copy_value
+from ep_core.plan import Plan, RunState, Scratch
+
+__all__ = ["ContextPool", "RunContext", "Terminable", "execute"]
+
+
+class Terminable(Protocol):
+    """The part of `RunOptions` that the executor reads."""
+
+    @property
+    def terminate(self) -> bool: ...
+
+
+def execute(plan: Plan, inputs: Sequence[Value], state: RunState) -> list[Value]:
+    """Run a plan.
+
+    Args:
+        inputs: host values in the order of `plan.inputs`.
+        state: the run's context.
+
+    Returns:
+        Host values in the order of the graph's outputs. Those marked in `plan.copied_outputs` may
+        be an input, a constant or each other; see `isolate`.
+    """
+    values = list(plan.template)
+    values[: len(inputs)] = inputs
+    try:
+        for step in plan.steps:
+            state.check()
+            step.execute(values, state)
+    except BaseException:
+        _abandon(plan, values, state)
+        raise
+    return [values[slot] for slot in plan.outputs]
+
+
+def isolate(plan: Plan, outputs: list[Value]) -> list[Value]:
+    """Copy the outputs that may share memory with an input, a constant or another output."""
+    return [
+        copy_value(value) if shared else value
+        for value, shared in zip(outputs, plan.copied_outputs, strict=True)
+    ]
+
+
+def _abandon(plan: Plan, values: list[Any], state: RunState) -> None:
+    """After an error: let the queued work end, then give device memory back."""
+    for stream in state.streams:
+        if stream is not None:
+            with contextlib.suppress(Exception):
+                stream.synchronize()
+    for slot, (allocator, _) in plan.owners.items():
+        if values[slot] is not None:
+            with contextlib.suppress(Exception):
+                allocator.release(values[slot])
+
+
+class RunContext:
+    """Streams and reusable host arrays of one run at a time."""
+
+    __slots__ = ("options", "scratch", "streams")
+
+    def __init__(self, providers: Sequence[ExecutionProvider], scratch: Sequence[Scratch]) -> None:
+        self.options: Terminable | None = None
+        self.streams: list[Stream | None] = [
+            p.create_stream() if p.features.asynchronous else None for p in providers
+        ]
+        self.scratch = _allocate(scratch)
+
+    def check(self) -> None:
+        """Raise RunCancelledError once `terminate` is set on the run's options."""
+        if self.options is not None and self.options.terminate:
+            raise RunCancelledError(
+                "the run was cancelled", fix="RunOptions.terminate is set; clear it to run again."
+            )
+
+    def close(self) -> None:
+        """Close the streams; errors of abandoned work don't matter any more."""
+        for stream in self.streams:
+            if stream is not None:
+                with contextlib.suppress(Exception):
+                    stream.close()
+
+
+def _allocate(scratch: Sequence[Scratch]) -> list[np.ndarray[Any, Any]]:
+    """One block of memory per block number, and the arrays as views into them."""
+    sizes: dict[int, int] = {}
+    for item in scratch:
+        size = int(np.prod(item.shape, dtype=np.int64)) * item.dtype.numpy.itemsize
+        sizes[item.block] = max(sizes.get(item.block, 0), size)
+    blocks = {block: np.empty(size, np.uint8) for block, size in sizes.items()}
+    arrays = []
+    for item in scratch:
+        size = int(np.prod(item.shape, dtype=np.int64)) * item.dtype.numpy.itemsize
+        arrays.append(blocks[item.block][:size].view(item.dtype.numpy).reshape(item.shape))
+    return arrays
+
+
+class ContextPool:
+    """Hands out contexts; keeps as many as ran at the same time."""
+
+    def __init__(self, providers: Sequence[ExecutionProvider], scratch: Sequence[Scratch]) -> None:
+        self._providers = providers
+        self._scratch = scratch
+        self._idle: deque[RunContext] = deque()
+
+    def run(self, plan: Plan, inputs: Sequence[Value], options: Terminable | None) -> list[Value]:
+        """Run the main plan in a context of its own; results share memory with nothing."""
+        try:
+            context = self._idle.pop()
+        except IndexError:
+            context = RunContext(self._providers, self._scratch)
+        context.options = options
+        try:
+            outputs = isolate(plan, execute(plan, inputs, context))
+        except BaseException:
+            context.close()  # its streams may hold failed work
+            raise
+        context.options = None
+        self._idle.append(context)
+        return outputs
+
+    def close(self) -> None:
+        """Close the idle contexts; no run is under way any more."""
+        while self._idle:
+            self._idle.pop().close()

@@ -1,0 +1,198 @@
+"""What a caller may set on a session and on a run, under ONNX Runtime's names.
+
+Only settings that do something are here; an unknown one is an error, not a silent no-op.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ep_core.certificate import CertificatePolicy
+from ep_core.errors import OptionError, did_you_mean
+from ep_core.load import LoadLimits
+from ep_core.passes.levels import GraphOptimizationLevel
+
+__all__ = ["RunOptions", "SessionOptions"]
+
+_CONFIG_ENTRIES = {"session.disable_cpu_ep_fallback": "disable_cpu_fallback"}
+
+
+class _Settings:
+    """Takes only the settings it has from the start, each checked by `_check_<name>` if any."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        defaults = type(self)._defaults()
+        if name not in defaults:
+            raise OptionError(
+                f"{type(self).__name__} has no setting {name!r}", fix=did_you_mean(name, defaults)
+            )
+        check = _CHECKS.get(name)
+        object.__setattr__(self, name, check(name, value) if check else value)
+
+    def __init__(self) -> None:
+        for name, value in type(self)._defaults().items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def _defaults(cls) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+def _level(name: str, value: Any) -> GraphOptimizationLevel:
+    try:
+        return GraphOptimizationLevel(value)
+    except ValueError:
+        known = ", ".join(f"{item.name}={item.value}" for item in GraphOptimizationLevel)
+        raise OptionError(name, expected=f"one of {known}", got=repr(value)) from None
+
+
+def _count(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise OptionError(name, expected="an int from 0 up", got=repr(value))
+    return value
+
+
+def _severity(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 4:
+        raise OptionError(name, expected="an int from 0 (verbose) to 4 (fatal)", got=repr(value))
+    return value
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise OptionError(name, expected="True or False", got=repr(value))
+    return value
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise OptionError(name, expected="a str", got=repr(value))
+    return value
+
+
+def _path(name: str, value: Any) -> str | None:
+    if value is None or isinstance(value, (str, os.PathLike)):
+        return None if value in (None, "") else os.fspath(value)
+    raise OptionError(name, expected="a path", got=repr(value))
+
+
+def _limits(name: str, value: Any) -> LoadLimits:
+    if not isinstance(value, LoadLimits):
+        raise OptionError(name, expected="a LoadLimits", got=repr(value))
+    return value
+
+
+def _policy(name: str, value: Any) -> CertificatePolicy | None:
+    try:
+        return None if value is None else CertificatePolicy(value)
+    except ValueError:
+        known = ", ".join(repr(item.value) for item in CertificatePolicy)
+        raise OptionError(name, expected=f"one of {known}, or None", got=repr(value)) from None
+
+
+_CHECKS = {
+    "graph_optimization_level": _level,
+    "intra_op_num_threads": _count,
+    "log_severity_level": _severity,
+    "disable_cpu_fallback": _flag,
+    "terminate": _flag,
+    "logid": _text,
+    "optimized_model_filepath": _path,
+    "load_limits": _limits,
+    "certificate_policy": _policy,
+}
+
+
+class SessionOptions(_Settings):
+    """Settings of an `InferenceSession`.
+
+    Attributes:
+        graph_optimization_level: how far graph passes go; default ORT_ENABLE_ALL.
+        optimized_model_filepath: where to save the optimised model; None for nowhere.
+        log_severity_level: 0 verbose, 1 info, 2 warning (default), 3 error, 4 fatal; applies to
+            this session's lines in the logger `ep_core`.
+        logid: shown in the session's log lines.
+        intra_op_num_threads: threads inside one operator, 0 for the provider's own choice; given
+            to those providers that declare an option of that name.
+        disable_cpu_fallback: nodes that the named providers don't take are an error instead of
+            running on the CPU provider.
+        load_limits: guards for untrusted models.
+        certificate_policy: None takes the environment's `EP_CERTIFICATE_POLICY`, else the default.
+
+    Raises:
+        OptionError: an unknown setting or a value that it can't have.
+    """
+
+    graph_optimization_level: GraphOptimizationLevel
+    optimized_model_filepath: str | None
+    log_severity_level: int
+    logid: str
+    intra_op_num_threads: int
+    disable_cpu_fallback: bool
+    load_limits: LoadLimits
+    certificate_policy: CertificatePolicy | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        object.__setattr__(self, "_free_dimensions", {})
+
+    @classmethod
+    def _defaults(cls) -> dict[str, Any]:
+        return {
+            "graph_optimization_level": GraphOptimizationLevel.ORT_ENABLE_ALL,
+            "optimized_model_filepath": None,
+            "log_severity_level": 2,
+            "logid": "",
+            "intra_op_num_threads": 0,
+            "disable_cpu_fallback": False,
+            "load_limits": LoadLimits(),
+            "certificate_policy": None,
+        }
+
+    @property
+    def free_dimensions(self) -> dict[str, int]:
+        """Lengths given to symbolic dimensions by name."""
+        return dict(self._free_dimensions)  # type: ignore[attr-defined]
+
+    def add_free_dimension_override_by_name(self, dim_name: str, dim_value: int) -> None:
+        """Fix a symbolic dimension of the model's inputs; lengths are counted in elements."""
+        value = _count(f"free dimension {dim_name!r}", dim_value)
+        self._free_dimensions[_text("dim_name", dim_name)] = value  # type: ignore[attr-defined]
+
+    def add_session_config_entry(self, key: str, value: str) -> None:
+        """Set one of ONNX Runtime's string settings; "1" is true and "0" false."""
+        setting = _CONFIG_ENTRIES.get(key)
+        if setting is None:
+            raise OptionError(
+                f"unknown session config entry {key!r}", fix=did_you_mean(key, _CONFIG_ENTRIES)
+            )
+        if value not in ("0", "1"):
+            raise OptionError(f"session config entry {key!r}", expected="'0' or '1'", got=value)
+        setattr(self, setting, value == "1")
+
+    def get_session_config_entry(self, key: str) -> str:
+        """Return what `add_session_config_entry` set, or the default."""
+        setting = _CONFIG_ENTRIES.get(key)
+        if setting is None:
+            raise OptionError(
+                f"unknown session config entry {key!r}", fix=did_you_mean(key, _CONFIG_ENTRIES)
+            )
+        return "1" if getattr(self, setting) else "0"
+
+
+class RunOptions(_Settings):
+    """Settings of one `run`.
+
+    Attributes:
+        terminate: set it, also from another thread, to end the run at the next step or loop
+            round with RunCancelledError.
+        logid: shown in error and log lines of the run.
+    """
+
+    terminate: bool
+    logid: str
+
+    @classmethod
+    def _defaults(cls) -> dict[str, Any]:
+        return {"terminate": False, "logid": ""}

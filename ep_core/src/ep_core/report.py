@@ -1,0 +1,146 @@
+"""The placement report: where every node runs and why, as data that prints itself.
+
+Made once when a session is created. Knows partitions and plans; knows no session.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from ep_core.partition import CORE, NodePlacement
+from ep_core.plan import Copy, Plan
+
+__all__ = ["CopyReport", "PartitionReport", "PlacementReport", "copies_of"]
+
+_SHOWN_TYPES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport:
+    """One partition. `scope` is the path of the graph it is in, `""` for the main graph."""
+
+    scope: str
+    name: str
+    provider: str
+    device: str
+    nodes: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """One copy between memories; `nbytes` is None where the shape isn't static."""
+
+    scope: str
+    value: str
+    source: str
+    target: str
+    nbytes: int | None
+
+
+@dataclass(frozen=True)
+class PlacementReport:
+    """Where everything runs.
+
+    Attributes:
+        providers: the session's providers in order of preference.
+        nodes: by scope (`""` is the main graph, `if_1/then_branch` a body), one entry per node
+            that an output depends on.
+        partitions: in execution order within each scope.
+        copies: between memories.
+        refused_claims: compilations that failed, with the reason; their nodes went elsewhere.
+    """
+
+    providers: tuple[str, ...]
+    nodes: dict[str, tuple[NodePlacement, ...]]
+    partitions: tuple[PartitionReport, ...]
+    copies: tuple[CopyReport, ...]
+    refused_claims: tuple[str, ...] = ()
+
+    def provider_of(self, node: str, scope: str = "") -> str:
+        """Name of the provider that runs a node; KeyError for unknown or unused nodes."""
+        for placement in self.nodes[scope]:
+            if placement.node == node:
+                return placement.provider
+        raise KeyError(node)
+
+    @property
+    def summary(self) -> str:
+        """One line, e.g. `openvino 410 of 412 nodes, cpu 2 [TopK]; 2 copies, 1.2 MB`."""
+        placements = [p for scope in self.nodes.values() for p in scope]
+        counts = Counter(p.provider for p in placements)
+        parts: list[str] = []
+        for name in (*self.providers, CORE):
+            if name not in counts:
+                continue
+            text = f"{name} {counts[name]}"
+            if not parts:
+                text += f" of {len(placements)} node{'s' if len(placements) != 1 else ''}"
+            else:
+                kinds = sorted({p.op_type for p in placements if p.provider == name})
+                shown = kinds[:_SHOWN_TYPES] + (["..."] if len(kinds) > _SHOWN_TYPES else [])
+                text += f" [{', '.join(shown)}]"
+            parts.append(text)
+        known = sum(copy.nbytes or 0 for copy in self.copies)
+        more = "+" if any(copy.nbytes is None for copy in self.copies) else ""
+        copies = f"{len(self.copies)} copies, {_bytes(known)}{more}" if self.copies else "no copies"
+        return f"{', '.join(parts) or 'no nodes'}; {copies}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole report as plain data, ready for JSON."""
+        return {
+            "summary": self.summary,
+            "providers": list(self.providers),
+            "nodes": {
+                scope: [
+                    {field.name: _plain(getattr(p, field.name)) for field in dataclasses.fields(p)}
+                    for p in placements
+                ]
+                for scope, placements in self.nodes.items()
+            },
+            "partitions": [dataclasses.asdict(p) for p in self.partitions],
+            "copies": [dataclasses.asdict(c) for c in self.copies],
+            "refused_claims": list(self.refused_claims),
+        }
+
+    def __str__(self) -> str:
+        lines = [self.summary]
+        for part in self.partitions:
+            where = f"{part.scope}: " if part.scope else ""
+            lines.append(
+                f"  {where}{part.name} on {part.provider} ({part.device}): {len(part.nodes)} nodes"
+            )
+        for copy in self.copies:
+            size = "unknown size" if copy.nbytes is None else _bytes(copy.nbytes)
+            lines.append(f"  copy {copy.value!r} {copy.source} -> {copy.target}, {size}")
+        lines.extend(f"  {reason}" for reason in self.refused_claims)
+        for scope, placements in self.nodes.items():
+            for p in placements:
+                for provider, reason in p.refusals.items():
+                    name = f"{scope}/{p.node}" if scope else p.node
+                    lines.append(f"  {name} ({p.op_type}) not on {provider}: {reason}")
+        return "\n".join(lines)
+
+
+def copies_of(plan: Plan, scope: str) -> list[CopyReport]:
+    """The copies of one plan, without its subplans."""
+    return [
+        CopyReport(scope, s.value, str(s.hop.source), str(s.hop.target), s.nbytes)
+        for s in plan.steps
+        if isinstance(s, Copy)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if hasattr(value, "items") else value
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"

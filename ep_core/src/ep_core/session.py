@@ -1,0 +1,268 @@
+"""`InferenceSession`: the front of the core, with ONNX Runtime's names where the idea is the same.
+
+Creating one goes: open providers, load, optimise, place and compile, plan. Running one goes: check
+the feeds, walk the plan, return. Nothing below this file knows it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import onnx
+
+from ep_core.candidates import close_candidates, open_candidates, provider_label
+from ep_core.compiler import Compiler
+from ep_core.contracts import Value
+from ep_core.errors import (
+    AllocationError,
+    EpError,
+    FeedError,
+    OptionError,
+    RunError,
+    SessionClosedError,
+    did_you_mean,
+)
+from ep_core.executor import ContextPool
+from ep_core.export import save_model
+from ep_core.folding import Evaluator
+from ep_core.graph import Graph
+from ep_core.load import ModelMetadata, load_model
+from ep_core.options import RunOptions, SessionOptions
+from ep_core.passes import optimize
+from ep_core.registry import registry
+from ep_core.report import PlacementReport
+from ep_core.signature import NodeArg, Signature
+
+__all__ = ["InferenceSession", "get_available_providers"]
+
+_LOG = logging.getLogger("ep_core")
+_LOG_LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
+_CLOSE_POLL_SECONDS = 0.001
+
+
+def get_available_providers() -> list[str]:
+    """Names of the providers that can be used here, best first, in ONNX Runtime's spelling."""
+    return [provider_label(registry().factory(name).info) for name in registry().available()]
+
+
+class InferenceSession:
+    """A model, placed on providers and ready to run. Safe to use from many threads at once.
+
+    Args:
+        path_or_bytes: file path, serialized model or `onnx.ModelProto`.
+        sess_options: settings; None for the defaults.
+        providers: names, or (name, options) pairs, in order of preference, in either spelling
+            (`"cpu"`, `"CPUExecutionProvider"`). None takes every automatic provider that is
+            available. The CPU provider is appended as a fallback unless that is switched off.
+        provider_options: one dict per entry of `providers`.
+        disabled_optimizers: names of graph passes not to run.
+
+    Raises:
+        InvalidModelError: the model breaks the ONNX specification; its subclasses for limits and
+            unsafe paths.
+        ProviderNotFoundError, ProviderUnavailableError: a named provider isn't there; says why.
+        OptionError: unknown names or wrong values of options.
+        PlacementError: nodes that no provider runs.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: str | os.PathLike[str] | bytes | onnx.ModelProto,
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[str | tuple[str, Mapping[str, Any]]] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        disabled_optimizers: Collection[str] = (),
+    ) -> None:
+        self._closed = False
+        self._active: deque[None] = deque()
+        self._options = sess_options if sess_options is not None else SessionOptions()
+        if not isinstance(self._options, SessionOptions):
+            kind = type(sess_options).__name__
+            raise OptionError("sess_options", expected="a SessionOptions", got=kind)
+        started = time.perf_counter()
+        model = load_model(
+            path_or_bytes,
+            limits=self._options.load_limits,
+            free_dimensions=self._options.free_dimensions,
+        )
+        self._metadata = model.metadata
+        with contextlib.ExitStack() as undo:
+            self._candidates = open_candidates(providers, provider_options, self._options)
+            undo.callback(close_candidates, self._candidates)
+            graph = optimize(
+                model.graph,
+                self._options.graph_optimization_level,
+                evaluate=Evaluator(self._candidates),
+                disabled=disabled_optimizers,
+            )
+            if self._options.optimized_model_filepath:
+                save_model(graph.to_model(), self._options.optimized_model_filepath)
+            self._compiler = Compiler(self._candidates)
+            undo.callback(self._compiler.close)
+            self._plan = self._compiler.compile(graph)
+            undo.pop_all()
+        self._report = self._compiler.report()
+        self._describe(model.graph)
+        self._signature = Signature(model.graph)
+        opened = [candidate.provider for candidate in self._candidates]
+        self._contexts = ContextPool(opened, self._compiler.scratch)
+        self._whole = self._plan.whole_model
+        self._log_placement(time.perf_counter() - started)
+
+    # ------------------------------------------------------------ running
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: RunOptions | None = None,
+    ) -> list[Value]:
+        """Compute outputs.
+
+        Args:
+            output_names: which outputs, in which order; None or empty for all.
+            input_feed: a value per input name: `numpy.ndarray` of the declared dtype and shape,
+                list for sequences, dict for maps, None for an empty optional.
+            run_options: lets another thread cancel the run.
+
+        Returns:
+            Values of the outputs; none shares memory with a feed or with the session.
+
+        Raises:
+            FeedError: a feed doesn't match the signature, or an unknown output name.
+            RunError, AllocationError, DeviceLostError: a provider failed.
+            RunCancelledError: `run_options.terminate` was set.
+            SessionClosedError: the session was closed.
+        """
+        self._active.append(None)
+        try:
+            if self._closed:
+                raise SessionClosedError("the session is closed", fix="Create a new one.")
+            values = self._signature.bind(input_feed)
+            if self._whole is not None and run_options is None:
+                outputs: list[Value] = [None] * self._output_count
+                self._run_whole(values, outputs)
+            else:
+                outputs = self._contexts.run(self._plan, values, run_options)
+        finally:
+            self._active.pop()
+        return self._select(outputs, output_names) if output_names else outputs
+
+    def _run_whole(self, values: list[Value], outputs: list[Value]) -> None:
+        """The whole model is one partition on the host: one call, nothing around it."""
+        assert self._whole is not None
+        try:
+            self._whole.run(values, outputs, None)
+        except EpError:
+            raise
+        except MemoryError as error:
+            raise AllocationError(f"the model ran out of memory: {error}") from error
+        except Exception as error:
+            raise RunError(f"the model failed: {type(error).__name__}: {error}") from error
+
+    def _select(self, outputs: list[Value], names: Sequence[str]) -> list[Value]:
+        try:
+            return [outputs[self._output_index[name]] for name in names]
+        except (KeyError, TypeError):
+            known = list(self._output_index)
+            if isinstance(names, str):
+                names = [names]
+            bad = next(name for name in names if name not in self._output_index)
+            raise FeedError(
+                f"the model has no output {bad!r}", fix=did_you_mean(str(bad), known)
+            ) from None
+
+    # ------------------------------------------------------------ describing
+
+    def get_inputs(self) -> list[NodeArg]:
+        """The inputs that every run needs, in the model's order."""
+        return list(self._inputs)
+
+    def get_outputs(self) -> list[NodeArg]:
+        """The outputs, in the model's order."""
+        return list(self._outputs)
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """Inputs with a default, which a feed may override."""
+        return list(self._overridable)
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """Producer, description and custom metadata of the model."""
+        return self._metadata
+
+    def get_providers(self) -> list[str]:
+        """The session's providers in order of preference, in ONNX Runtime's spelling."""
+        return [provider_label(c.provider.info) for c in self._candidates]
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """The options each provider was opened with, as text, by ONNX Runtime's spelling."""
+        return {
+            provider_label(c.provider.info): {k: str(v) for k, v in c.options.items()}
+            for c in self._candidates
+        }
+
+    def get_session_options(self) -> SessionOptions:
+        """The settings the session was created with."""
+        return self._options
+
+    def get_placement(self) -> PlacementReport:
+        """Which provider runs each node and why, the partitions, and the copies between them."""
+        return self._report
+
+    # ------------------------------------------------------------ closing
+
+    def close(self) -> None:
+        """Wait for runs under way, then release everything; twice without harm."""
+        if self._closed:
+            return
+        self._closed = True
+        while self._active:
+            time.sleep(_CLOSE_POLL_SECONDS)
+        self._contexts.close()
+        self._compiler.close()
+        close_candidates(self._candidates)
+
+    def __enter__(self) -> InferenceSession:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # Without runs under way there is nothing to wait for: they hold a reference.
+        if not getattr(self, "_closed", True) and hasattr(self, "_contexts"):
+            with contextlib.suppress(Exception):
+                self.close()
+
+    # ------------------------------------------------------------ inside
+
+    def _describe(self, graph: Graph) -> None:
+        required = [info for info in graph.inputs if info.name not in graph.overridable]
+        defaults = [info for info in graph.inputs if info.name in graph.overridable]
+        self._inputs = [NodeArg.of(info) for info in required]
+        self._overridable = [NodeArg.of(info) for info in defaults]
+        self._outputs = [NodeArg.of(info) for info in graph.outputs]
+        self._output_count = len(self._outputs)
+        self._output_index = {info.name: i for i, info in enumerate(graph.outputs)}
+
+    def _log_placement(self, seconds: float) -> None:
+        """One line per session; a warning where nodes fell to a provider nobody asked for."""
+        unasked = {c.name for c in self._candidates if not c.named}
+        fallen = any(p.provider in unasked for nodes in self._report.nodes.values() for p in nodes)
+        level = logging.WARNING if fallen else logging.INFO
+        if level >= _LOG_LEVELS[self._options.log_severity_level]:
+            label = f"{self._options.logid}: " if self._options.logid else ""
+            _LOG.log(level, "%s%s; ready in %.3f s", label, self._report.summary, seconds)

@@ -1,0 +1,203 @@
+"""A model's signature, and the check of feeds against it.
+
+The quick path of the check is what every `run` pays, so it does no more than compare dtype and
+shape; everything that makes a good message happens once the quick path has said no.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ep_core.contracts import Value
+from ep_core.errors import EpError, FeedError, did_you_mean
+from ep_core.graph import Graph, ValueInfo
+from ep_core.types import (
+    DataType,
+    MapType,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    ValueType,
+)
+
+__all__ = ["NodeArg", "Signature"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeArg:
+    """An input or output, with ONNX Runtime's fields.
+
+    Attributes:
+        type: e.g. `tensor(float)` or `seq(tensor(int64))`.
+        shape: int for a fixed length, str for a symbolic one, None for an unknown one; empty for
+            scalars and for values that aren't tensors.
+    """
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+    @classmethod
+    def of(cls, info: ValueInfo) -> NodeArg:
+        """Describe a graph's input or output."""
+        kind = info.type
+        shape = list(kind.shape or ()) if isinstance(kind, TensorType) else []
+        return cls(info.name, str(kind) if kind is not None else "unknown", shape)
+
+
+class Signature:
+    """The inputs of a graph in order, with what a feed for each must look like."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._inputs = graph.inputs
+        self._defaults = {n: graph.initializers[n].numpy() for n in graph.overridable}
+        self._quick = [
+            (info.name, kind.dtype.numpy, kind.static_shape, *_fixed(kind))
+            for info in graph.inputs
+            if isinstance(kind := info.type, TensorType) and kind.dtype is not DataType.STRING
+        ]
+        self._all_quick = len(self._quick) == len(graph.inputs) and not self._defaults
+
+    def bind(self, feeds: Mapping[str, Any]) -> list[Value]:
+        """Return the values in the order of the inputs.
+
+        Raises:
+            FeedError: a missing or unknown name, a wrong dtype, rank or fixed dimension.
+        """
+        if self._all_quick and len(feeds) == len(self._quick):
+            values = []
+            for name, dtype, static, rank, fixed in self._quick:
+                value = feeds.get(name)
+                if type(value) is not np.ndarray or value.dtype != dtype:
+                    break
+                if static is not None:
+                    if value.shape != static:
+                        break
+                elif rank is not None:
+                    shape = value.shape
+                    if len(shape) != rank or any(shape[axis] != n for axis, n in fixed):
+                        break
+                values.append(value)
+            else:
+                return values
+        return self._bind_slowly(feeds)
+
+    def _bind_slowly(self, feeds: Mapping[str, Any]) -> list[Value]:
+        known = [info.name for info in self._inputs]
+        for name in feeds:
+            if name not in known:
+                raise FeedError(
+                    f"the model has no input {name!r}", fix=did_you_mean(str(name), known)
+                )
+        values = []
+        for info in self._inputs:
+            if info.name in feeds:
+                values.append(_checked(info.name, info.type, feeds[info.name]))
+            elif info.name in self._defaults:
+                values.append(self._defaults[info.name])
+            elif isinstance(info.type, OptionalType):
+                values.append(None)
+            else:
+                raise FeedError(
+                    f"input {info.name!r} is missing",
+                    expected=_describe(info.type),
+                    got=f"feeds for {sorted(feeds)}",
+                )
+        return values
+
+
+def _fixed(kind: TensorType) -> tuple[int | None, list[tuple[int, int]]]:
+    """Rank, None where unknown, and the (axis, length) of each fixed dimension."""
+    if kind.shape is None:
+        return None, []
+    fixed = [(axis, dim) for axis, dim in enumerate(kind.shape) if isinstance(dim, int)]
+    return len(kind.shape), fixed
+
+
+def _describe(kind: ValueType | None) -> str:
+    if isinstance(kind, TensorType) and kind.shape is not None:
+        return f"{kind} of shape {_shape_text(kind.shape)}"
+    return str(kind) if kind is not None else "a value"
+
+
+def _shape_text(shape: Sequence[int | str | None]) -> str:
+    return "[" + ", ".join("?" if dim is None else str(dim) for dim in shape) + "]"
+
+
+def _checked(name: str, kind: ValueType | None, value: Any) -> Value:
+    """Check one feed and bring it into the form that plans use."""
+    if kind is None:
+        return value
+    if isinstance(kind, OptionalType):
+        return None if value is None else _checked(name, kind.element, value)
+    if isinstance(kind, SequenceType):
+        if not isinstance(value, (list, tuple)):
+            raise FeedError(f"input {name!r}", expected=f"a list for {kind}", got=_kind_of(value))
+        return [_checked(f"{name}[{i}]", kind.element, item) for i, item in enumerate(value)]
+    if isinstance(kind, MapType):
+        if not isinstance(value, Mapping):
+            raise FeedError(f"input {name!r}", expected=f"a dict for {kind}", got=_kind_of(value))
+        return dict(value)
+    if isinstance(kind, TensorType):
+        return _checked_tensor(name, kind, value)
+    raise FeedError(f"input {name!r} has the type {kind}, which can't be fed")
+
+
+def _kind_of(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def _checked_tensor(name: str, kind: TensorType, value: Any) -> np.ndarray[Any, Any]:
+    what = f"input {name!r}"
+    if not isinstance(value, (np.ndarray, np.generic)) or isinstance(value, np.ma.MaskedArray):
+        raise FeedError(
+            what,
+            expected=f"numpy.ndarray for {_describe(kind)}",
+            got=_kind_of(value),
+            fix="Convert it with numpy.asarray(value, dtype=...).",
+        )
+    array = np.asarray(value)
+    try:
+        dtype = DataType.from_numpy(array.dtype)
+    except EpError as error:
+        raise FeedError(what, expected=_describe(kind), got=f"dtype {array.dtype}") from error
+    if dtype is not kind.dtype:
+        raise FeedError(
+            what,
+            expected=f"dtype {kind.dtype.numpy} for {kind}",
+            got=f"dtype {array.dtype}",
+            fix=f"Convert it with astype({str(kind.dtype.numpy)!r}).",
+        )
+    if dtype is DataType.STRING:
+        array = _strings(what, array)
+    elif array.dtype != kind.dtype.numpy:
+        array = array.astype(kind.dtype.numpy)  # the other byte order
+    shape = kind.shape
+    if shape is None:
+        return array
+    if len(shape) != array.ndim:
+        raise FeedError(
+            what,
+            expected=f"rank {len(shape)}, shape {_shape_text(shape)}",
+            got=f"rank {array.ndim}, shape {_shape_text(array.shape)}",
+        )
+    for axis, (want, have) in enumerate(zip(shape, array.shape, strict=True)):
+        if isinstance(want, int) and want != have:
+            raise FeedError(
+                f"{what}, dimension {axis}",
+                expected=f"{want} in shape {_shape_text(shape)}",
+                got=f"{have} in shape {_shape_text(array.shape)}",
+            )
+    return array
+
+
+def _strings(what: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    objects = array.astype(object)
+    for item in objects.flat:
+        if not isinstance(item, str):
+            raise FeedError(what, expected="str in every element", got=_kind_of(item))
+    return objects

@@ -1,0 +1,389 @@
+"""Certificates: strict reading, what they are bound to, which nodes they grant, the policy."""
+
+from __future__ import annotations
+
+import copy
+import importlib.metadata
+import json
+import logging
+import re
+import sys
+
+import pytest
+
+from ep_core.certificate import (
+    CertificatePolicy,
+    certificate_policy,
+    content_hash,
+    find_certificate,
+    grants_for,
+    read_certificate,
+)
+from ep_core.contracts import API_VERSION, ProviderInfo
+from ep_core.errors import CertificateError, OptionError
+from ep_core.graph import Graph, Node, ValueInfo
+from ep_core.types import DataType, DeviceInfo, OpSet, SequenceType, TensorType
+
+INFO = ProviderInfo("toy", "1.0", API_VERSION)
+DEVICE = DeviceInfo("toy", "0", "cpu", fingerprint="avx2/1.0")
+CONTENT = {
+    "format": 1,
+    "provider": "toy",
+    "distribution": "ep-toy",
+    "version": "1.0",
+    "content_hash": "",
+    "api_from": list(API_VERSION),
+    "api_until": list(API_VERSION),
+    "device_fingerprint": "avx2/1.0",
+    "kit_version": "0.1",
+    "cases_hash": "sha256:00",
+    "results_hash": "sha256:11",
+    "options": {"threads": 1},
+    "waivers": [
+        {"id": "W1", "reason": "known", "owner": "toy team", "expires": "9999-12-31"},
+    ],
+    "rows": [
+        {
+            "domain": "",
+            "op_type": "Gather",
+            "since": 11,
+            "until": 13,
+            "inputs": [["tensor(float)", "tensor(double)"], ["tensor(int64)"]],
+            "outputs": [["tensor(float)", "tensor(double)"]],
+            "predicate": "axis 0",
+        },
+        {
+            "domain": "",
+            "op_type": "Concat",
+            "since": 1,
+            "until": 13,
+            "inputs": [["tensor(float)"]],
+            "outputs": [None],
+            "predicate": "",
+        },
+    ],
+}
+
+
+def changed(**changes):
+    return {**copy.deepcopy(CONTENT), **changes}
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+# ---------------------------------------------------------------- reading
+
+
+def test_a_certificate_is_read_whole(tmp_path):
+    certificate = read_certificate(write(tmp_path / "c.json", CONTENT))
+    assert certificate.provider == "toy"
+    assert certificate.api_from == API_VERSION
+    assert certificate.options == {"threads": 1}
+    assert certificate.waivers[0].expires.year == 9999
+    gather, concat = certificate.rows
+    assert gather.inputs == (
+        frozenset({"tensor(float)", "tensor(double)"}),
+        frozenset({"tensor(int64)"}),
+    )
+    assert gather.predicate == "axis 0"
+    assert concat.outputs == (None,)
+
+
+def without(key):
+    return {name: value for name, value in CONTENT.items() if name != key}
+
+
+def with_row(**changes):
+    return changed(rows=[{**CONTENT["rows"][0], **changes}])
+
+
+BAD = {
+    "empty": ("", "can't read"),
+    "no JSON": ("{", "can't read"),
+    "NaN": ('{"format": NaN}', "NaN is no JSON"),
+    "a key twice": ('{"format": 1, "format": 1}', "a key appears twice"),
+    "deep": ("[" * 100_000, "can't read"),
+    "a list": ([], "expected an object; got list"),
+    "other format": (changed(format=2), "expected 1; got 2"),
+    "no format": (without("format"), "got None"),
+    "missing key": (without("rows"), "key 'rows' is missing"),
+    "unknown key": (changed(row=[]), "unknown key 'row'. Did you mean 'rows'"),
+    "wrong type": (changed(provider=3), "provider; expected str; got int"),
+    "format is true": (changed(format=True), "format; expected int; got bool"),
+    "half a version": (changed(api_from=[1]), "expected two integers"),
+    "text version": (changed(api_until=["1", "0"]), "expected two integers"),
+    "api range": (changed(api_from=[2, 0], api_until=[1, 0]), "later than api_until"),
+    "row is text": (changed(rows=["Add"]), r"rows\[0\]; expected an object; got str"),
+    "versions": (with_row(since=14), "14 to 13"),
+    "version 0": (with_row(since=0), "0 to 13"),
+    "since is true": (with_row(since=True), "since; expected int; got bool"),
+    "types": (with_row(inputs=["tensor(float)"]), "lists of ONNX type strings"),
+    "type numbers": (with_row(outputs=[[1]]), "lists of ONNX type strings"),
+    "waiver": (changed(waivers=[{"id": "W"}]), r"waivers\[0\]: key 'reason' is missing"),
+    "waiver date": (
+        changed(waivers=[{**CONTENT["waivers"][0], "expires": "soon"}]),
+        "expected a date",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_file_is_a_certificate_error(tmp_path, case):
+    content, reason = BAD[case]
+    with pytest.raises(CertificateError, match=reason):
+        read_certificate(write(tmp_path / "c.json", content))
+
+
+def test_a_missing_or_binary_file_is_a_certificate_error(tmp_path):
+    with pytest.raises(CertificateError):
+        read_certificate(tmp_path / "none.json")
+    with pytest.raises(CertificateError):
+        read_certificate(tmp_path)
+    (tmp_path / "c.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(CertificateError):
+        read_certificate(tmp_path / "c.json")
+
+
+# ---------------------------------------------------------------- finding
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """A wheel's package `ep_toy` with a RECORD, and an empty folder of the user."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    site = tmp_path / "site"
+    files = ["ep_toy/__init__.py", "ep_toy/native.so", "ep_toy/__pycache__/__init__.pyc"]
+    for name in files:
+        write(site / name, f"content of {name}")
+    info = site / "ep_toy-1.0.dist-info"
+    write(info / "METADATA", "Metadata-Version: 2.1\nName: ep-toy\nVersion: 1.0\n")
+    write(info / "entry_points.txt", "[ep_core.providers]\ntoy = ep_toy\n")
+    files += ["ep_toy-1.0.dist-info/METADATA", "../bin/toy"]
+    write(info / "RECORD", "".join(f"{name},,\n" for name in files))
+    (distribution,) = importlib.metadata.distributions(path=[str(site)])
+    return distribution
+
+
+def ship(distribution, content):
+    name = "ep_toy/certificates/cpu.json"
+    record = distribution.locate_file("ep_toy-1.0.dist-info/RECORD")
+    if name not in record.read_text():
+        record.write_text(f"{record.read_text()}{name},,\n")
+    write(distribution.locate_file(name), content)
+
+
+def fitting(distribution, **changes):
+    return changed(content_hash=content_hash(distribution), **changes)
+
+
+def test_without_a_certificate_the_reason_says_what_to_do(installed):
+    assert find_certificate(INFO, installed, DEVICE) == (None, "uncertified: run `ep certify toy`")
+    certificate, reason = find_certificate(INFO, None, DEVICE)
+    assert certificate is None
+    assert "registered by hand" in reason
+
+
+def test_a_shipped_certificate_is_found(installed):
+    ship(installed, fitting(installed))
+    certificate, reason = find_certificate(INFO, installed, DEVICE)
+    assert certificate.kit_version == "0.1"
+    assert reason == ""
+
+
+def test_the_users_folder_comes_after_the_package(installed, tmp_path):
+    folder = tmp_path / "data" / "ep_core" / "certificates"
+    write(folder / "a.json", fitting(installed, provider="other"))
+    write(folder / "b.json", fitting(installed, kit_version="user"))
+    assert find_certificate(INFO, installed, DEVICE)[0].kit_version == "user"
+    ship(installed, fitting(installed))
+    assert find_certificate(INFO, installed, DEVICE)[0].kit_version == "0.1"
+    ship(installed, fitting(installed, version="0.9"))
+    assert find_certificate(INFO, installed, DEVICE)[0].kit_version == "user"
+
+
+MAJOR, MINOR = API_VERSION
+MISFITS = {
+    "provider": ({"provider": "other"}, "uncertified: run `ep certify toy`$"),
+    "distribution": ({"distribution": "ep-other"}, "it is for ep-other 1.0, installed is ep-toy"),
+    "version": ({"version": "0.9"}, "it is for ep-toy 0.9, installed is ep-toy 1.0"),
+    "api": ({"api_from": [0, 1], "api_until": [0, 9]}, "provider API"),
+    "device": ({"device_fingerprint": "avx512"}, "for device 'avx512', not 'avx2/1.0'"),
+    "content": ({"content_hash": "sha256:00"}, "files have changed"),
+    "waiver": (
+        {"waivers": [{**CONTENT["waivers"][0], "expires": "2020-01-01"}]},
+        "waiver W1 of toy team expired on 2020-01-01",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISFITS)
+def test_a_certificate_for_something_else_is_not_taken(installed, case):
+    changes, reason = MISFITS[case]
+    ship(installed, {**fitting(installed), **changes})
+    certificate, text = find_certificate(INFO, installed, DEVICE)
+    assert certificate is None
+    assert text.startswith("uncertified: run `ep certify toy`")
+    assert re.search(reason, text)
+
+
+def test_a_broken_certificate_is_part_of_the_reason(installed):
+    ship(installed, "{")
+    certificate, reason = find_certificate(INFO, installed, DEVICE)
+    assert certificate is None
+    assert "cpu.json: can't read" in reason
+
+
+def test_the_api_range_has_both_ends_in_it(installed, monkeypatch):
+    monkeypatch.setattr("ep_core.certificate.API_VERSION", (1, 3))
+    for start, end, fits in [
+        ((1, 0), (1, 3), True),
+        ((1, 3), (2, 0), True),
+        ((1, 4), (2, 0), False),
+    ]:
+        ship(installed, fitting(installed, api_from=list(start), api_until=list(end)))
+        assert (find_certificate(INFO, installed, DEVICE)[0] is not None) is fits
+
+
+# ---------------------------------------------------------------- content hash
+
+
+def test_the_content_hash_covers_code_and_libraries_only(installed):
+    before = content_hash(installed)
+    assert before.startswith("sha256:")
+    ship(installed, CONTENT)
+    write(installed.locate_file("ep_toy/__pycache__/__init__.pyc"), "recompiled")
+    assert content_hash(installed) == before
+    write(installed.locate_file("ep_toy/native.so"), "rebuilt")
+    after = content_hash(installed)
+    assert after != before
+    write(installed.locate_file("ep_toy/native.so"), "content of ep_toy/native.so")
+    assert content_hash(installed) == before
+
+
+def test_the_order_in_record_does_not_matter(installed):
+    before = content_hash(installed)
+    record = installed.locate_file("ep_toy-1.0.dist-info/RECORD")
+    lines = record.read_text().splitlines(keepends=True)
+    record.write_text("".join(reversed(lines)))
+    assert content_hash(installed) == before
+
+
+def test_an_editable_install_hashes_like_its_wheel(installed, monkeypatch):
+    wheel = content_hash(installed)
+    site = installed.locate_file("")
+    monkeypatch.syspath_prepend(str(site))
+    write(site / "ep_toy-1.0.dist-info" / "RECORD", "_editable_impl_ep_toy.pth,,\n")
+    origin = {"url": "file:///src", "dir_info": {"editable": True}}
+    write(site / "ep_toy-1.0.dist-info" / "direct_url.json", origin)
+    ship(installed, CONTENT)
+    assert content_hash(installed) == wheel
+    assert "ep_toy" not in sys.modules
+    write(site / "ep_toy" / "kernels.py", "new")
+    assert content_hash(installed) != wheel
+
+
+def test_a_missing_file_or_an_empty_package_has_no_hash(installed):
+    record = installed.locate_file("ep_toy-1.0.dist-info/RECORD")
+    record.write_text("ep_toy-1.0.dist-info/METADATA,,\n")
+    with pytest.raises(CertificateError, match="lists no files"):
+        content_hash(installed)
+    installed.locate_file("ep_toy/native.so").unlink()
+    record.write_text("ep_toy/native.so,,\n")
+    with pytest.raises(CertificateError):
+        content_hash(installed)
+
+
+# ---------------------------------------------------------------- grants and policy
+
+
+def graph_of(op_type, inputs, outputs, version=13, domain=""):
+    """A graph of one node; inputs and outputs are types, None for unknown, "" for left out."""
+    values, names = {}, {"i": [], "o": []}
+    for side, types in (("i", inputs), ("o", outputs)):
+        for number, kind in enumerate(types):
+            name = "" if kind == "" else f"{side}{number}"
+            names[side].append(name)
+            if name:
+                values[name] = ValueInfo(name, kind)
+    node = Node("n", op_type, domain, version, tuple(names["i"]), tuple(names["o"]))
+    graph = Graph("g", (), (), (node,), {}, OpSet({"": version}), values)
+    return graph, node
+
+
+FLOAT = TensorType(DataType.FLOAT, (2,))
+DOUBLE = TensorType(DataType.DOUBLE)
+INT64 = TensorType(DataType.INT64, None)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "outputs", "version", "reason"),
+    [
+        ("Gather", [FLOAT, INT64], [FLOAT], 13, ""),
+        ("Gather", [DOUBLE, INT64], [DOUBLE], 11, ""),
+        ("Gather", [FLOAT, FLOAT], [FLOAT], 13, "with types tensor(float), tensor(float)"),
+        ("Gather", [FLOAT, INT64], [INT64], 13, "no row for Gather with types"),
+        ("Gather", [FLOAT, None], [FLOAT], 13, "with types tensor(float), None"),
+        ("Gather", [FLOAT, INT64], [FLOAT], 14, "no row for Gather version 14"),
+        ("Gather", [FLOAT, INT64], [FLOAT], 10, "no row for Gather version 10"),
+        ("Concat", [FLOAT] * 5, [FLOAT], 13, ""),
+        ("Concat", [FLOAT, FLOAT, INT64], [FLOAT], 13, "no row for Concat with types"),
+        ("Concat", [FLOAT, "", FLOAT], [None], 13, ""),
+        ("Concat", [FLOAT], [SequenceType(FLOAT)], 13, ""),
+        ("Relu", [FLOAT], [FLOAT], 13, "no row for Relu"),
+    ],
+)
+def test_rows_grant_by_operator_version_and_types(
+    installed, op_type, inputs, outputs, version, reason
+):
+    ship(installed, fitting(installed))
+    grants = grants_for(INFO, installed, DEVICE, CertificatePolicy.ENFORCE)
+    granted, text = grants(*graph_of(op_type, inputs, outputs, version))
+    assert granted is (reason == "")
+    assert reason in text
+    assert granted or text.startswith("uncertified: run `ep certify toy`")
+
+
+def test_another_domain_has_rows_of_its_own(installed):
+    ship(installed, fitting(installed))
+    grants = grants_for(INFO, installed, DEVICE, CertificatePolicy.ENFORCE)
+    graph, node = graph_of("Gather", [FLOAT, INT64], [FLOAT], domain="com.toy")
+    assert grants(graph, node) == (
+        False,
+        "uncertified: run `ep certify toy` (no row for com.toy.Gather)",
+    )
+
+
+def test_enforce_without_a_certificate_grants_nothing(installed):
+    grants = grants_for(INFO, installed, DEVICE, CertificatePolicy.ENFORCE)
+    graph, node = graph_of("Relu", [FLOAT], [FLOAT])
+    assert grants(graph, node) == (False, "uncertified: run `ep certify toy`")
+
+
+def test_warn_grants_and_says_so(installed, caplog):
+    with caplog.at_level(logging.WARNING, "ep_core"):
+        grants = grants_for(INFO, installed, DEVICE, CertificatePolicy.WARN)
+    assert "provider 'toy': uncertified: run `ep certify toy`" in caplog.text
+    graph, node = graph_of("Relu", [FLOAT], [FLOAT])
+    assert grants(graph, node) == (True, "uncertified: run `ep certify toy`")
+
+
+def test_off_grants_everything_and_looks_for_nothing(installed, monkeypatch):
+    monkeypatch.setattr("ep_core.certificate.find_certificate", None)
+    grants = grants_for(INFO, installed, DEVICE, CertificatePolicy.OFF)
+    assert grants(*graph_of("Relu", [FLOAT], [FLOAT])) == (True, "")
+
+
+def test_the_policy_comes_from_the_environment(monkeypatch):
+    monkeypatch.delenv("EP_CERTIFICATE_POLICY", raising=False)
+    assert certificate_policy() is CertificatePolicy.OFF
+    for policy in CertificatePolicy:
+        monkeypatch.setenv("EP_CERTIFICATE_POLICY", policy.value)
+        assert certificate_policy() is policy
+        assert grants_for(INFO, None, DEVICE).policy is policy
+    monkeypatch.setenv("EP_CERTIFICATE_POLICY", "enforced")
+    with pytest.raises(OptionError, match="Did you mean 'enforce'"):
+        certificate_policy()

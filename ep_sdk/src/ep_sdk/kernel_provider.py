@@ -1,0 +1,79 @@
+"""The base class of providers that bring kernels: one table gives claims and programs.
+
+Both `get_capability` and `compile` ask `find_row`, so what is claimed is what can be compiled.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ep_core.contracts import Capability, CompiledPartition, Support
+from ep_core.graph import Graph, Node, Subgraph
+from ep_sdk.base import ProviderBase
+from ep_sdk.host_program import HostProgram
+from ep_sdk.kernels import KernelNode, KernelRow, KernelTable
+from ep_sdk.lookup import describe_node, find_row
+from ep_sdk.lowering import lower
+from ep_sdk.one_node import OneNodeProgram, is_one_node
+from ep_sdk.stream_program import StreamProgram
+
+__all__ = ["KernelProvider"]
+
+
+class KernelProvider(ProviderBase):
+    """Meets `ep_core.contracts.ExecutionProvider` from a kernel table.
+
+    Attributes:
+        table: the kernels; set it in the class.
+        accept_unknown_types: claim nodes with inputs whose type inference couldn't tell. Right
+            where kernels look at the real types when they run.
+        uses_streams: kernels take a stream first and return buffers. Such a provider overrides
+            `memory`, `allocator`, `data_transfer` and `create_stream`.
+    """
+
+    table: ClassVar[KernelTable]
+    accept_unknown_types: ClassVar[bool] = False
+    uses_streams: ClassVar[bool] = False
+
+    def find_row(self, kernel_node: KernelNode) -> KernelRow | str:
+        """Return the row of the table that computes a node, or why there is none."""
+        return find_row(
+            self.table,
+            kernel_node,
+            accept_unknown_types=self.accept_unknown_types,
+            non_tensor_values=self.features.non_tensor_values,
+        )
+
+    def get_capability(self, graph: Graph) -> Capability:
+        """Say yes to every node that has a row; pure, and quick enough to ask often."""
+        return Capability(tuple(self._support(graph, node) for node in graph.nodes))
+
+    def compile(self, subgraph: Subgraph) -> CompiledPartition:
+        """Make the kernels of a subgraph once and lay out its memory.
+
+        Raises:
+            CompileError: a node has no row, or its kernel can't be made.
+            AllocationError: constants don't fit into the device's memory.
+            ProviderError: the provider is closed.
+        """
+        self.check_open()
+        graph = subgraph.graph
+
+        def find(node: Node) -> tuple[KernelNode, KernelRow | str]:
+            kernel_node = describe_node(graph, node, self.options, self)
+            return kernel_node, self.find_row(kernel_node)
+
+        lowered = lower(subgraph, find)
+        program: HostProgram | StreamProgram
+        if self.uses_streams:
+            program = StreamProgram(lowered, self, on_close=self.forget)
+        elif is_one_node(lowered):
+            program = OneNodeProgram(lowered, on_close=self.forget)
+        else:
+            program = HostProgram(lowered, on_close=self.forget)
+        self.track(program)
+        return program
+
+    def _support(self, graph: Graph, node: Node) -> Support:
+        found = self.find_row(describe_node(graph, node, self.options, self))
+        return Support(False, found) if isinstance(found, str) else Support(True)

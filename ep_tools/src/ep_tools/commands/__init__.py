@@ -1,0 +1,15 @@
+"""The commands that ship with `ep`. Their modules are light: the work is imported when it's run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ep_tools.commands.providers import ProvidersCommand
+from ep_tools.commands.run import RunCommand
+
+if TYPE_CHECKING:
+    from ep_core.contracts import Command
+
+__all__ = ["BUILT_IN"]
+
+BUILT_IN: tuple[Command, ...] = (RunCommand(), ProvidersCommand())

@@ -1,0 +1,122 @@
+"""Everything `ep` writes goes through here: plain lines, columns, JSON, warnings, errors.
+
+Nothing here knows models or providers. Colours appear only on a terminal, and not when NO_COLOR
+is set or TERM is `dumb`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+__all__ = ["Console", "format_bytes", "format_seconds"]
+
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+_STYLE_CODE = re.compile("(\x1b\\[[0-9;]*m)")
+
+
+class Console:
+    """Writes results to `out`, warnings and errors to `err`.
+
+    Args:
+        out, err: text streams; by default what `sys.stdout` and `sys.stderr` are now.
+        environ: where NO_COLOR and TERM are looked up; by default `os.environ`.
+    """
+
+    def __init__(
+        self,
+        out: TextIO | None = None,
+        err: TextIO | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.out = sys.stdout if out is None else out
+        self.err = sys.stderr if err is None else err
+        self._environ = os.environ if environ is None else environ
+
+    def line(self, text: str = "") -> None:
+        """Write one line of the result."""
+        self._write(self.out, text)
+
+    def columns(self, rows: Sequence[Sequence[str]]) -> list[str]:
+        """Return one text per row, with the cells padded so that columns are aligned."""
+        widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+        return [
+            "  ".join(
+                cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)
+            ).rstrip()
+            for row in rows
+        ]
+
+    def json(self, document: Any) -> None:
+        """Write one JSON document. Numbers must be finite: NaN isn't JSON."""
+        self._write(self.out, json.dumps(document, indent=2, allow_nan=False))
+
+    def warning(self, text: str) -> None:
+        """Write a warning line to the error stream."""
+        self._write(self.err, f"{self._on(self.err, 'ep: warning:', 'yellow')} {text}")
+
+    def error(self, text: str) -> None:
+        """Write an error line to the error stream."""
+        self._write(self.err, f"{self._on(self.err, 'ep: error:', 'red')} {text}")
+
+    def style(self, text: str, *styles: str) -> str:
+        """Return `text` for `line` or `columns`, styled if the output stream shows colours."""
+        return self._on(self.out, text, *styles)
+
+    def flush(self) -> None:
+        """Hand everything written so far to the reader."""
+        self.out.flush()
+        self.err.flush()
+
+    def _on(self, stream: TextIO, text: str, *styles: str) -> str:
+        if not styles or not self._colours(stream):
+            return text
+        codes = ";".join(_STYLES[style] for style in styles)
+        return f"\x1b[{codes}m{text}\x1b[0m"
+
+    def _colours(self, stream: TextIO) -> bool:
+        if self._environ.get("NO_COLOR") or self._environ.get("TERM") == "dumb":
+            return False
+        return stream.isatty()
+
+    def _write(self, stream: TextIO, text: str) -> None:
+        encoding = stream.encoding or "utf-8"
+        stream.write(_visible(text).encode(encoding, "backslashreplace").decode(encoding) + "\n")
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a time with the unit that suits it: `1.25 s`, `3.40 ms`, `12.0 us`."""
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    if seconds >= 1e-3:
+        return f"{seconds * 1e3:.2f} ms"
+    return f"{seconds * 1e6:.1f} us"
+
+
+def format_bytes(count: int) -> str:
+    """Return a size in binary units: `512 B`, `1.5 KiB`, `16.0 GiB`."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def _visible(text: str) -> str:
+    """Escape control characters, other than our own styles: names come from model files."""
+    return "".join(
+        part if _STYLE_CODE.fullmatch(part) else _escape(part) for part in _STYLE_CODE.split(text)
+    )
+
+
+def _escape(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+def _width(cell: str) -> int:
+    return len(_escape(_STYLE_CODE.sub("", cell)))

@@ -1,0 +1,110 @@
+"""The words of a command line that say what to feed: `x=file.npy`, `x=photo.png`, `x=random:7`.
+
+Only text is looked at here; files are read, and values made, in `feeds`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = [
+    "ArrayFile",
+    "ImageFile",
+    "InputSource",
+    "RandomValues",
+    "parse_dim",
+    "parse_input",
+    "parse_provider_option",
+]
+
+IMAGE_SUFFIXES = frozenset(
+    {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+)
+FORMS = "NAME=FILE.npy, NAME=FILE.npz, NAME=FILE.npz:KEY, NAME=IMAGE.png or NAME=random[:SEED]"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayFile:
+    """A `.npy` file, or one array of a `.npz` file; without a key its only one."""
+
+    path: Path
+    key: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.key}" if self.key else str(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFile:
+    """An image, resized to fit the input."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomValues:
+    """Values drawn by the input's type and shape; the same seed gives the same values."""
+
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return f"random:{self.seed}"
+
+
+InputSource = ArrayFile | ImageFile | RandomValues
+
+
+def parse_input(text: str) -> tuple[str, InputSource]:
+    """Return name and source of one `--input`.
+
+    Raises:
+        argparse.ArgumentTypeError: the text has none of the known forms.
+    """
+    name, equals, what = text.partition("=")
+    if not name or not equals or not what:
+        raise argparse.ArgumentTypeError(f"'{text}' isn't one of {FORMS}")
+    seeded = re.fullmatch(r"random(?::(\d+))?", what)
+    if seeded:
+        return name, RandomValues(int(seeded[1] or 0))
+    archive = re.fullmatch(r"(.+\.npz):(.+)", what, flags=re.IGNORECASE)
+    if archive:
+        return name, ArrayFile(Path(archive[1]), archive[2])
+    path = Path(what)
+    suffix = path.suffix.lower()
+    if suffix in {".npy", ".npz"}:
+        return name, ArrayFile(path)
+    if suffix in IMAGE_SUFFIXES:
+        return name, ImageFile(path)
+    raise argparse.ArgumentTypeError(f"can't tell what '{what}' is; expected {FORMS}")
+
+
+def parse_dim(text: str) -> tuple[str, int]:
+    """Return name and length of one `--dim NAME=INT`.
+
+    Raises:
+        argparse.ArgumentTypeError: no name, or not a whole number of at least 0.
+    """
+    name, _, length = text.rpartition("=")
+    if not name or not re.fullmatch(r"[0-9]{1,18}", length):
+        raise argparse.ArgumentTypeError(f"'{text}' isn't NAME=INT, such as batch=4")
+    return name, int(length)
+
+
+def parse_provider_option(text: str) -> tuple[str, str, str]:
+    """Return provider, option and value of one `--provider-option PROVIDER.KEY=VALUE`.
+
+    Raises:
+        argparse.ArgumentTypeError: a part is missing.
+    """
+    found = re.fullmatch(r"([^.=]+)\.([^=]+)=(.*)", text, flags=re.DOTALL)
+    if not found:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' isn't PROVIDER.KEY=VALUE, such as cpu.threads=2"
+        )
+    return found[1], found[2], found[3]

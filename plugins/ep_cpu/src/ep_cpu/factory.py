@@ -1,0 +1,81 @@
+"""Who the CPU provider is and which device it has; nothing here imports a kernel."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ep_core.contracts import API_VERSION, ExecutionProvider, ProviderFactory, ProviderInfo
+from ep_core.types import DeviceInfo
+from ep_sdk.factory import StandardFactory
+
+__all__ = ["make_factory"]
+
+_CPUINFO = Path("/proc/cpuinfo")
+
+# Sets of instructions that change how fast, and in which order of sums, numpy and BLAS compute.
+_TELLING_FLAGS = ("avx512f", "avx2", "fma", "avx", "sse4_2", "sve2", "sve", "asimd", "neon")
+
+_VENDORS = {"AuthenticAMD": "AMD", "GenuineIntel": "Intel"}
+
+
+def make_factory() -> ProviderFactory:
+    """Return the factory; cheap."""
+    info = ProviderInfo(
+        name="cpu",
+        version=version("ep-cpu"),
+        api_version=API_VERSION,
+        aliases=("CPUExecutionProvider",),
+        vendor="ep",
+        auto=True,
+        priority=0,
+    )
+    return StandardFactory(info, _devices, _open)
+
+
+def _open(
+    info: ProviderInfo, device: DeviceInfo, options: Mapping[str, Any]
+) -> ExecutionProvider:
+    from ep_cpu.provider import CpuProvider
+
+    return CpuProvider(info, device, options)
+
+
+def _devices() -> Sequence[DeviceInfo]:
+    facts = _processor()
+    machine = platform.machine()
+    instructions = "+".join(flag for flag in _TELLING_FLAGS if flag in facts["flags"].split())
+    architecture = f"{machine}+{instructions}" if instructions else machine
+    vendor = facts["vendor_id"]
+    return (
+        DeviceInfo(
+            provider="cpu",
+            id="0",
+            kind="cpu",
+            vendor=_VENDORS.get(vendor, vendor),
+            name=facts["model name"] or platform.processor() or machine,
+            fingerprint=f"{architecture}; numpy {np.__version__}",
+            properties={"architecture": machine, "system": platform.system()},
+        ),
+    )
+
+
+@lru_cache(maxsize=1)
+def _processor() -> dict[str, str]:
+    """Facts about the first core, as Linux tells them; empty strings elsewhere."""
+    facts = {"vendor_id": "", "model name": "", "flags": ""}
+    try:
+        lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return facts
+    for line in lines:
+        key, _, value = line.partition(":")
+        name = {"Features": "flags"}.get(key.strip(), key.strip())
+        if name in facts and not facts[name]:
+            facts[name] = value.strip()
+    return facts

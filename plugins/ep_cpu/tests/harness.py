@@ -1,0 +1,86 @@
+"""Runs models and single operators on the CPU provider, without a session."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from ep_core.graph import Subgraph
+from ep_core.load import load_model
+from ep_cpu import ep_provider_factory
+from onnx import helper
+
+
+def open_provider():
+    factory = ep_provider_factory()
+    return factory.create(factory.devices()[0], {})
+
+
+PROVIDER = open_provider()
+
+
+class Unsupported(Exception):
+    """The provider doesn't claim a node."""
+
+
+def run_model(model: onnx.ModelProto, feeds):
+    """Run all nodes as one partition; `feeds` are values in the order of the graph's inputs.
+
+    Checks what holds for every run: arrays come out, and none shares memory with a feed.
+    """
+    graph = load_model(model).graph
+    capability = PROVIDER.get_capability(graph)
+    for node, support in zip(graph.nodes, capability.nodes, strict=True):
+        if not support.supported:
+            raise Unsupported(f"{node.key}: {support.reason}")
+    if not graph.nodes:
+        return [feeds[graph.input_names.index(name)] for name in graph.output_names]
+    subgraph = Subgraph.cut(graph, range(len(graph.nodes)))
+    program = PROVIDER.compile(subgraph)
+    by_name = dict(zip(graph.input_names, feeds, strict=False))
+    inputs = [by_name[name] for name in subgraph.inputs]
+    outputs = [None] * len(subgraph.outputs)
+    program.run(inputs, outputs, None)
+    found = dict(zip(subgraph.outputs, outputs, strict=True))
+    for value in outputs:
+        assert value is None or isinstance(value, np.ndarray | list), type(value)
+        for feed in inputs:
+            if isinstance(value, np.ndarray) and isinstance(feed, np.ndarray):
+                assert not np.may_share_memory(value, feed)
+    program.close()
+    return [found[name] if name in found else by_name[name] for name in graph.output_names]
+
+
+def run_op(op_type, inputs, opset, *, outputs=1, domain="", out_types=None, **attributes):
+    """Run one operator on arrays (None for an input left out); returns a list of outputs."""
+    names = [f"in{i}" if value is not None else "" for i, value in enumerate(inputs)]
+    present = [(n, v) for n, v in zip(names, inputs, strict=True) if v is not None]
+    results = [f"out{i}" for i in range(outputs)]
+    node = helper.make_node(op_type, names, results, domain=domain, **attributes)
+    infos = [_value_info(name, value) for name, value in present]
+    declared = out_types or [None] * outputs
+    out_infos = [
+        onnx.ValueInfoProto(name=name)
+        if kind is None
+        else helper.make_value_info(name, kind)
+        for name, kind in zip(results, declared, strict=True)
+    ]
+    graph = helper.make_graph([node], "one", infos, out_infos)
+    imports = [helper.make_opsetid("", opset)]
+    if domain:
+        imports.append(helper.make_opsetid(domain, 1))
+    model = helper.make_model(graph, opset_imports=imports)
+    model.ir_version = 8 if opset < 21 else 10
+    return run_model(model, [value for _, value in present])
+
+
+def _value_info(name, value):
+    if isinstance(value, list):
+        element = helper.make_tensor_type_proto(_elem_type(value[0]), None)
+        return helper.make_value_info(name, helper.make_sequence_type_proto(element))
+    return helper.make_tensor_value_info(name, _elem_type(value), value.shape)
+
+
+def _elem_type(value):
+    if value.dtype == object:
+        return onnx.TensorProto.STRING
+    return helper.np_dtype_to_tensor_dtype(value.dtype)

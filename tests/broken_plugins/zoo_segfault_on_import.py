@@ -1,0 +1,5 @@
+"""A vendor library built for another processor."""
+
+import ctypes
+
+ctypes.string_at(0)
