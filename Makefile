@@ -28,7 +28,7 @@ check: $(READY) ## Lint, format, types, import rules, size of the core, links in
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/check_core_size.py
 	$(BIN)/python scripts/check_docs.py
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ep_core.errors import EpError, FeedError, OptionError
+from ep_core.signature import NodeArg
 from ep_core.types import DataType
 from ep_tools.feeds import InputSpec, make_feeds, random_values
 from ep_tools.inputs import ArrayFile, RandomValues
@@ -70,9 +71,15 @@ def test_two_inputs_with_one_seed_differ():
 
 
 def test_open_dimensions_are_1_unless_told():
-    spec = InputSpec("x", "tensor(float)", ("batch", 3, None, "time"))
+    spec = InputSpec("x", "tensor(float)", ("batch", 3, "x.2", "time"))
     assert feed(spec, RandomValues()).shape == (1, 3, 1, 1)
     assert feed(spec, RandomValues(), batch=2, time=0).shape == (2, 3, 1, 0)
+
+
+def test_a_dimension_without_a_name_is_called_after_input_and_axis():
+    spec = InputSpec.of(NodeArg("x", "tensor(float)", ["batch", "?", 4, None]))
+    assert str(spec) == "x: tensor(float) [batch, x.1, 4, x.3]"
+    assert feed(spec, RandomValues(), **{"x.3": 5}).shape == (1, 1, 4, 5)
 
 
 def test_an_unknown_dimension_is_refused_with_the_closest():
@@ -98,11 +105,11 @@ def test_other_than_a_tensor_is_refused(kind):
 
 
 def test_a_missing_input_is_told_with_type_shape_and_remedy():
-    specs = [InputSpec("image", "tensor(float)", ("N", 3, 224, None)), InputSpec("n", "b", ())]
+    specs = [InputSpec("image", "tensor(float)", ("N", 3, 224, "image.3")), InputSpec("n", "b", ())]
     with pytest.raises(FeedError) as caught:
         make_feeds(specs, [], {"n": RandomValues()}, {})
     message = str(caught.value)
-    assert "image: tensor(float) [N, 3, 224, ?]" in message
+    assert "image: tensor(float) [N, 3, 224, image.3]" in message
     assert "--input image=random" in message
     assert "n:" not in message
 

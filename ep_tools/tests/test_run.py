@@ -27,6 +27,8 @@ LOG = """
     log (float[n] x) => (float[n] y) { y = Log (x) }
 """
 
+CHOSEN = ["--input", "x=random", "--providers", "reference"]
+
 pytestmark = pytest.mark.usefixtures("providers")
 
 
@@ -177,18 +179,15 @@ def test_a_provider_and_its_options_are_chosen(model, capsys):
         (["--input", "x=random", "--providers", "absent"], "no such chip in this machine"),
         (["--input", "x=random", "--provider-option", "reference.level=1"], "Add --providers"),
         (
-            ["--input", "x=random", "--providers", "reference"]
-            + ["--provider-option", "refrence.level=1"],
+            [*CHOSEN, "--provider-option", "refrence.level=1"],
             "Did you mean 'reference'?",
         ),
         (
-            ["--input", "x=random", "--providers", "reference"]
-            + ["--provider-option", "reference.lvel=1"],
+            [*CHOSEN, "--provider-option", "reference.lvel=1"],
             "Did you mean 'level'?",
         ),
         (
-            ["--input", "x=random", "--providers", "reference"]
-            + ["--provider-option", "reference.level=high"],
+            [*CHOSEN, "--provider-option", "reference.level=high"],
             "a whole number",
         ),
         (["--input", "x=random", "--output", "/dev/null/y.npz"], "can't save the outputs"),

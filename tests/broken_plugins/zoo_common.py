@@ -52,6 +52,7 @@ class IdentityProvider:
 class IdentityPartition:
     def __init__(self, subgraph):
         self._subgraph = subgraph
+        self.accepts_outputs = [True] * len(subgraph.outputs)
 
     def run(self, inputs, outputs, stream):
         values = dict(zip(self._subgraph.inputs, inputs, strict=True))

@@ -4,43 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
 from ep_core.errors import CertificateError, did_you_mean
 
-__all__ = ["Certificate", "CertificateRow", "Waiver", "read_certificate"]
-
 _FORMAT = 1
 _MAX_BYTES = 64 * 2**20
-_CERTIFICATE: Mapping[str, type] = {
-    "format": int,
-    "provider": str,
-    "distribution": str,
-    "version": str,
-    "content_hash": str,
-    "api_from": list,
-    "api_until": list,
-    "device_fingerprint": str,
-    "kit_version": str,
-    "cases_hash": str,
-    "results_hash": str,
-    "options": dict,
-    "waivers": list,
-    "rows": list,
-}
-_ROW: Mapping[str, type] = {
-    "domain": str,
-    "op_type": str,
-    "since": int,
-    "until": int,
-    "inputs": list,
-    "outputs": list,
-    "predicate": str,
-}
-_WAIVER: Mapping[str, type] = {"id": str, "reason": str, "owner": str, "expires": str}
+_JSON_KINDS = {"str": str, "int": int, "Mapping[str, Any]": dict}
+"""What an annotation of the classes below is in JSON; any other is a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +33,7 @@ class CertificateRow:
     until: int
     inputs: tuple[frozenset[str] | None, ...]
     outputs: tuple[frozenset[str] | None, ...]
-    predicate: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Waiver:
-    """A case the provider was excused from, until the day it expires."""
-
-    id: str
-    reason: str
-    owner: str
-    expires: date
+    predicate: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +41,10 @@ class Certificate:
     """One certificate file: what it is bound to, and the rows it grants.
 
     Attributes:
-        content_hash: of the distribution, see the function of that name.
+        content_hash: of the distribution, see `ep_core.certificate.content_hash`.
         api_from, api_until: versions of the provider API it holds for, both ends included.
         device_fingerprint: `DeviceInfo.fingerprint` of the device it was made on.
+        kit_version, cases_hash, results_hash, waivers: how it came about, for a person to read.
         options: the provider's options that bear on numerics, as they were.
     """
 
@@ -95,12 +59,12 @@ class Certificate:
     cases_hash: str
     results_hash: str
     options: Mapping[str, Any]
-    waivers: tuple[Waiver, ...]
+    waivers: tuple[Any, ...]
     rows: tuple[CertificateRow, ...]
 
 
 def read_certificate(path: Path) -> Certificate:
-    """Read a certificate file.
+    """Read a certificate file: an object with `format` 1 and the fields of `Certificate`.
 
     Raises:
         CertificateError: the file can't be read, isn't JSON of exactly the expected shape, is of
@@ -114,20 +78,18 @@ def read_certificate(path: Path) -> Certificate:
         data = json.loads(text, object_pairs_hook=_no_repeats, parse_constant=_no_constant)
     except (OSError, ValueError, RecursionError) as error:
         raise CertificateError(f"can't read {where}: {error}") from error
-    if isinstance(data, dict) and data.get("format") != _FORMAT:
-        raise CertificateError(
-            f"{where}: format of the certificate", expected=_FORMAT, got=repr(data.get("format"))
-        )
-    fields = _shaped(data, _CERTIFICATE, where)
-    del fields["format"]
+    version = data.pop("format", None) if isinstance(data, dict) else None
+    if type(version) is not int or version != _FORMAT:
+        raise CertificateError(f"{where}: format", expected=_FORMAT, got=repr(version))
+    values = _shaped(data, Certificate, where)
     for end in ("api_from", "api_until"):
-        fields[end] = _version(fields[end], f"{where}: {end}")
-    if fields["api_from"] > fields["api_until"]:
+        values[end] = _version(values[end], f"{where}: {end}")
+    if values["api_from"] > values["api_until"]:
         raise CertificateError(f"{where}: api_from is later than api_until")
-    waivers, rows = fields["waivers"], fields["rows"]
-    fields["waivers"] = tuple(_waiver(w, f"{where}: waivers[{i}]") for i, w in enumerate(waivers))
-    fields["rows"] = tuple(_row(row, f"{where}: rows[{i}]") for i, row in enumerate(rows))
-    return Certificate(**fields)
+    rows = enumerate(values["rows"])
+    values["rows"] = tuple(_row(row, f"{where}: rows[{i}]") for i, row in rows)
+    values["waivers"] = tuple(values["waivers"])
+    return Certificate(**values)
 
 
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -141,10 +103,11 @@ def _no_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is no JSON")
 
 
-def _shaped(data: object, kinds: Mapping[str, type], where: str) -> dict[str, Any]:
-    """Return an object that has exactly the given keys, each of exactly the given type."""
+def _shaped(data: object, shape: type, where: str) -> dict[str, Any]:
+    """Return an object that has exactly the fields of a class, each of the JSON type it needs."""
     if not isinstance(data, dict):
         raise CertificateError(where, expected="an object", got=type(data).__name__)
+    kinds = {item.name: _JSON_KINDS.get(str(item.type), list) for item in fields(shape)}
     for key in data:
         if key not in kinds:
             raise CertificateError(f"{where}: unknown key {key!r}", fix=did_you_mean(key, kinds))
@@ -164,23 +127,14 @@ def _version(value: list[Any], where: str) -> tuple[int, int]:
     return value[0], value[1]
 
 
-def _waiver(data: object, where: str) -> Waiver:
-    fields = _shaped(data, _WAIVER, where)
-    try:
-        fields["expires"] = date.fromisoformat(fields["expires"])
-    except ValueError as error:
-        raise CertificateError(f"{where}: expires: {error}", expected="a date") from error
-    return Waiver(**fields)
-
-
 def _row(data: object, where: str) -> CertificateRow:
-    fields = _shaped(data, _ROW, where)
-    if not 1 <= fields["since"] <= fields["until"]:
-        got = f"{fields['since']} to {fields['until']}"
+    values = _shaped(data, CertificateRow, where)
+    if not 1 <= values["since"] <= values["until"]:
+        got = f"{values['since']} to {values['until']}"
         raise CertificateError(f"{where}: versions", expected="1 <= since <= until", got=got)
     for side in ("inputs", "outputs"):
-        fields[side] = tuple(_types(item, f"{where}: {side}") for item in fields[side])
-    return CertificateRow(**fields)
+        values[side] = tuple(_types(item, f"{where}: {side}") for item in values[side])
+    return CertificateRow(**values)
 
 
 def _types(item: object, where: str) -> frozenset[str] | None:

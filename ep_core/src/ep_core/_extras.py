@@ -15,8 +15,6 @@ from ep_core._plugins import PluginEntry, guarded, load_plugin, plugin_manager
 from ep_core.contracts import Command, GraphPass
 from ep_core.errors import ContractError, ProviderError
 
-__all__ = ["load_commands", "load_passes", "register_schemas"]
-
 _schema_owners: dict[tuple[str, str, int], str] = {}
 
 

@@ -9,8 +9,6 @@ from ep_core.contracts import ProviderInfo
 from ep_core.errors import OptionError, did_you_mean
 from ep_core.types import DeviceInfo
 
-__all__ = ["parse_options", "select_device"]
-
 _DEVICE_OPTIONS = ("device_id", "device")
 
 

@@ -33,21 +33,6 @@ from ep_core.types import HOST_MEMORY, DeviceInfo, MemoryInfo
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-__all__ = [
-    "PluginEntry",
-    "autoload",
-    "check_devices",
-    "check_provider",
-    "find_plugins",
-    "guarded",
-    "load_plugin",
-    "make_factory",
-    "package_files",
-    "plugin_manager",
-    "reason_of",
-    "source_files",
-]
-
 T = TypeVar("T")
 
 

@@ -31,8 +31,6 @@ from ep_core._plugins import (
 )
 from ep_core.errors import OptionError, ProviderError
 
-__all__ = ["Outcome", "Verdict", "main", "probe", "time_limit"]
-
 # The parent's sys.path is set before anything but the standard library is imported.
 _BOOT = (
     "import json, sys\n"

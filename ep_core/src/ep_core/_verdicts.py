@@ -24,8 +24,6 @@ from ep_core._probe import Outcome, Verdict
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-__all__ = ["cache_folder", "fingerprint", "forget", "recall", "remember"]
-
 _FORMAT = 1
 _LASTING = (Outcome.SURVIVED, Outcome.CRASHED, Outcome.HUNG)
 

@@ -12,11 +12,10 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ep_core._certificate_file import Certificate, CertificateRow, Waiver, read_certificate
+from ep_core._certificate_file import Certificate, CertificateRow, read_certificate
 from ep_core._plugins import package_files
 from ep_core.contracts import API_VERSION, ProviderInfo
 from ep_core.errors import CertificateError, OptionError, did_you_mean
@@ -32,7 +31,6 @@ __all__ = [
     "CertificatePolicy",
     "CertificateRow",
     "Grants",
-    "Waiver",
     "certificate_policy",
     "content_hash",
     "find_certificate",
@@ -202,9 +200,6 @@ def _misfit(certificate: Certificate, distribution: Distribution, device: Device
         return f"it is for provider API {certificate.api_from} to {certificate.api_until}"
     if certificate.device_fingerprint != device.fingerprint:
         return f"it is for device {certificate.device_fingerprint!r}, not {device.fingerprint!r}"
-    for waiver in certificate.waivers:
-        if waiver.expires < date.today():
-            return f"its waiver {waiver.id} of {waiver.owner} expired on {waiver.expires}"
     if certificate.content_hash != content_hash(distribution):
         return "the installed files have changed since it was made"
     return ""

@@ -109,6 +109,7 @@ class Compiler:
         try:
             subgraph = _own_passes(Subgraph.cut(graph, spec.indices, name), candidate)
             part = candidate.provider.compile(subgraph)
+            _check_compiled(part, subgraph)
         except Exception as error:  # noqa: BLE001 - costs this claim only
             nodes = [graph.nodes[index] for index in spec.indices]
             reason = f"compile failed: {type(error).__name__}: {error}"
@@ -178,6 +179,15 @@ def close_over(body: Graph, outer: Graph) -> tuple[Graph, tuple[str, ...]]:
         values={**{info.name: info for info in infos}, **body.values},
     )
     return closed, captures
+
+
+def _check_compiled(part: CompiledPartition, subgraph: Subgraph) -> None:
+    if len(part.accepts_outputs) != len(subgraph.outputs):
+        raise ContractError(
+            "accepts_outputs of the compiled partition",
+            expected=f"{len(subgraph.outputs)} entries, one per output",
+            got=len(part.accepts_outputs),
+        )
 
 
 def _own_passes(subgraph: Subgraph, candidate: Candidate) -> Subgraph:

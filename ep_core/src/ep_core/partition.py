@@ -150,6 +150,8 @@ def _place(
             continue
         later = (c.name for c in candidates[position + 1 :] if answers[c.name][index].supported)
         reason = "first in the caller's order" if position == 0 else "first that supports it"
+        if answer.reason:
+            reason = f"{reason}; {answer.reason}"
         return candidate, NodePlacement(
             node.name, node.key, candidate.name, next(later, None), answer.cost, reason, refused
         )
@@ -203,8 +205,8 @@ def _answers(graph: Graph, candidate: Candidate, refusals: Refusals) -> tuple[Su
             reason = refusals.get((candidate.name, node.name)) or _outside_contract(
                 graph, node, candidate
             )
-            if reason:
-                told = Support(False, reason)
+            granted, note = candidate.grant(graph, node) if not reason else (False, reason)
+            told = replace(told, supported=granted, reason=note or answer.reason)
         answers.append(told)
     return tuple(answers)
 
@@ -230,7 +232,7 @@ def _contract_breach(graph: Graph, capability: Capability) -> str | None:
 
 
 def _outside_contract(graph: Graph, node: Node, candidate: Candidate) -> str | None:
-    """A reason to refuse a yes: features the provider doesn't declare, or no certificate row."""
+    """A reason to refuse a yes: a feature that the provider doesn't declare."""
     features = candidate.provider.features
     if node.bodies and not features.control_flow:
         return "the provider doesn't declare control_flow"
@@ -239,8 +241,7 @@ def _outside_contract(graph: Graph, node: Node, candidate: Candidate) -> str | N
             kind = graph.type_of(name) if name else None
             if kind is not None and not isinstance(kind, TensorType):
                 return f"the provider doesn't declare non_tensor_values, and {name!r} is a {kind}"
-    granted, reason = candidate.grant(graph, node)
-    return None if granted else reason
+    return None
 
 
 def _convex_partitions(

@@ -29,7 +29,6 @@ __all__ = [
     "Scratch",
     "Step",
     "StreamWait",
-    "Synchronize",
 ]
 
 NO_STREAM = -1
@@ -186,18 +185,6 @@ class HostWait:
 
     def execute(self, values: list[Any], state: RunState) -> None:
         values[self.event].synchronize()
-
-
-@dataclass(frozen=True, slots=True)
-class Synchronize:
-    """Block the host until all work of a stream is done."""
-
-    stream: int
-
-    def execute(self, values: list[Any], state: RunState) -> None:
-        stream = state.streams[self.stream]
-        assert stream is not None
-        stream.synchronize()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ from ep_core.plan import (
     Scratch,
     Step,
     StreamWait,
-    Synchronize,
 )
 from ep_core.types import HOST_MEMORY, DataType, MemoryInfo, TensorType, ValueType
 
@@ -72,7 +71,6 @@ class Planner:
         self._steps: list[Step] = []
         self._records: dict[tuple[int, int], int] = {}  # (stream, step) -> event slot
         self._seen: dict[tuple[int, int], int] = {}  # (waiter, stream) -> step known as done
-        self._last: dict[int, int] = {}  # stream -> last step with work on it
         self._subplans: list[Plan] = []
         for name in graph.input_names:
             self._new_slot(name, HOST_MEMORY, pinned=True)
@@ -104,7 +102,7 @@ class Planner:
             if accepts and memory == HOST_MEMORY and party == HOST:
                 self._slots[slot].writable = static_tensor(self._graph.type_of(name))
         label = f"{candidate.name} partition {subgraph.name!r}"
-        self._emit(Run(partition, label, tuple(inputs), outputs, party), party)
+        self._steps.append(Run(partition, label, tuple(inputs), outputs, party))
 
     def add_control_flow(self, node: Node, bodies: Mapping[str, Body]) -> None:
         """Append a control-flow node whose bodies have plans; all its values are on the host."""
@@ -121,7 +119,7 @@ class Planner:
         )
         types = tuple(self._graph.type_of(name) if name else None for name in node.outputs)
         self._subplans.extend(body.plan for body in bodies.values())
-        self._emit(control_flow_step(node, bodies, slots, outputs, types), HOST)
+        self._steps.append(control_flow_step(node, bodies, slots, outputs, types))
 
     def finish(self) -> Plan:
         """Bring the outputs to the host and return the plan."""
@@ -134,9 +132,6 @@ class Planner:
             slot < inputs or self._template[slot] is not None or slot in outputs[:position]
             for position, slot in enumerate(outputs)
         )
-        for stream, step in self._last.items():
-            if self._seen.get((HOST, stream), -1) < step:
-                self._steps.append(Synchronize(stream))
         self._share_scratch()
         owners = {
             position: owner
@@ -214,7 +209,7 @@ class Planner:
         allocator, keeper = self._memory_owner(memory) or (None, HOST)
         size = static_bytes(self._graph.type_of(name))
         step = Copy(name, source, target, hop, allocator, party, keeper == party, size)
-        self._emit(step, party)
+        self._steps.append(step)
         return target
 
     def _order(self, slot: int, waiter: int) -> None:
@@ -230,12 +225,7 @@ class Planner:
             event = self._new_slot("", HOST_MEMORY, pinned=True)
             self._records[stream, step] = event
         self._seen[waiter, stream] = step
-        self._emit(HostWait(event) if waiter == HOST else StreamWait(waiter, event), HOST)
-
-    def _emit(self, step: Step, stream: int) -> None:
-        if stream != HOST:
-            self._last[stream] = len(self._steps)
-        self._steps.append(step)
+        self._steps.append(HostWait(event) if waiter == HOST else StreamWait(waiter, event))
 
     # ------------------------------------------------------------ lifetimes
 

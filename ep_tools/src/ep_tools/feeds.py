@@ -15,13 +15,17 @@ from typing import Any
 import numpy as np
 
 from ep_core.errors import FeedError, OptionError, did_you_mean
-from ep_core.types import DataType, Dim
+from ep_core.signature import NodeArg
+from ep_core.types import DataType
 from ep_tools.images import load_image
 from ep_tools.inputs import ArrayFile, InputSource, RandomValues
 
 __all__ = ["InputSpec", "make_feeds", "random_values"]
 
 Array = np.ndarray[Any, Any]
+
+# Some exporters write "?" for every dimension they know nothing of, which is no name.
+_NAMELESS = (None, "", "?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +35,21 @@ class InputSpec:
     Attributes:
         name: the input's name.
         type: ONNX's type string, such as `tensor(float)`.
-        shape: lengths, names of open dimensions, None for unnamed ones.
+        shape: lengths, and names of open dimensions. One that has no name in the model is called
+            after input and axis, such as `x.2`.
     """
 
     name: str
     type: str
-    shape: tuple[Dim, ...]
+    shape: tuple[int | str, ...]
+
+    @classmethod
+    def of(cls, arg: NodeArg) -> InputSpec:
+        """Describe an input of a session."""
+        shape = tuple(
+            f"{arg.name}.{axis}" if dim in _NAMELESS else dim for axis, dim in enumerate(arg.shape)
+        )
+        return cls(arg.name, arg.type, shape)
 
     @property
     def dtype(self) -> DataType:
@@ -56,8 +69,7 @@ class InputSpec:
         )
 
     def __str__(self) -> str:
-        shape = ", ".join("?" if dim is None else str(dim) for dim in self.shape)
-        return f"{self.name}: {self.type} [{shape}]"
+        return f"{self.name}: {self.type} [{', '.join(map(str, self.shape))}]"
 
 
 def make_feeds(
@@ -72,7 +84,7 @@ def make_feeds(
         required: inputs that need a value.
         optional: inputs that the model has a default for.
         sources: where each value comes from, by input name.
-        dims: lengths for open dimensions, by their name in the model.
+        dims: lengths for open dimensions, by name.
 
     Raises:
         FeedError: an input is missing, unknown, or its source can't be used.
@@ -193,7 +205,7 @@ def _as_type(array: Array, dtype: DataType) -> Array:
     return array
 
 
-def _sizes(shape: tuple[Dim, ...], dims: Mapping[str, int]) -> tuple[int | None, ...]:
+def _sizes(shape: tuple[int | str, ...], dims: Mapping[str, int]) -> tuple[int | None, ...]:
     return tuple(dims.get(dim) if isinstance(dim, str) else dim for dim in shape)
 
 

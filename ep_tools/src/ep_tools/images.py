@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from ep_core.errors import FeedError
-from ep_core.types import DataType, Dim
+from ep_core.types import DataType
 
 __all__ = ["ImageLayout", "find_layout", "load_image"]
 
@@ -32,7 +32,7 @@ class ImageLayout:
     batch: int | None
 
 
-def find_layout(name: str, shape: tuple[Dim, ...]) -> ImageLayout:
+def find_layout(name: str, shape: tuple[int | str, ...]) -> ImageLayout:
     """Tell the layout of an image input by the dimension that is 1, 3 or 4.
 
     Rank 4 is NCHW or NHWC, rank 3 is CHW or HWC, rank 2 is a grey image. Where both places would
@@ -63,7 +63,7 @@ def load_image(
     path: Path,
     name: str,
     dtype: DataType,
-    shape: tuple[Dim, ...],
+    shape: tuple[int | str, ...],
     sizes: tuple[int | None, ...],
 ) -> np.ndarray[Any, Any]:
     """Read an image and fit it to an input.

@@ -16,6 +16,7 @@ from ep_tools.outputs import OutputSummary, save_outputs, summarise
 
 __all__ = ["RunRequest", "run_model"]
 
+_ERRORS_ONLY = 3
 _MAX_TEXT = 60
 
 
@@ -66,8 +67,8 @@ def run_model(request: RunRequest, *, as_json: bool) -> int:
     with _open_session(request) as session:
         load = time.perf_counter() - start
         feeds = make_feeds(
-            [_spec(arg) for arg in session.get_inputs()],
-            [_spec(arg) for arg in session.get_overridable_initializers()],
+            [InputSpec.of(arg) for arg in session.get_inputs()],
+            [InputSpec.of(arg) for arg in session.get_overridable_initializers()],
             sources,
             dims,
         )
@@ -107,6 +108,8 @@ def run_model(request: RunRequest, *, as_json: bool) -> int:
 def _open_session(request: RunRequest) -> InferenceSession:
     options = SessionOptions()
     options.graph_optimization_level = GraphOptimizationLevel(request.level)
+    # The placement, which the session would log a warning of, is part of what we print.
+    options.log_severity_level = _ERRORS_ONLY
     return InferenceSession(
         request.model,
         sess_options=options,
@@ -153,10 +156,6 @@ def _by_name(flag: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
             raise OptionError(f"{flag} {name} is given twice", fix="Leave one of them out.")
         found[name] = value
     return found
-
-
-def _spec(arg: Any) -> InputSpec:
-    return InputSpec(arg.name, arg.type, tuple(arg.shape))
 
 
 def _input_json(name: str, value: Any, source: InputSource) -> dict[str, Any]:

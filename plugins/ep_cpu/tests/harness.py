@@ -32,11 +32,10 @@ def run_model(model: onnx.ModelProto, feeds):
     for node, support in zip(graph.nodes, capability.nodes, strict=True):
         if not support.supported:
             raise Unsupported(f"{node.key}: {support.reason}")
-    if not graph.nodes:
-        return [feeds[graph.input_names.index(name)] for name in graph.output_names]
     subgraph = Subgraph.cut(graph, range(len(graph.nodes)))
     program = PROVIDER.compile(subgraph)
-    by_name = dict(zip(graph.input_names, feeds, strict=False))
+    constants = {name: value.numpy() for name, value in graph.initializers.items()}
+    by_name = {**constants, **dict(zip(graph.input_names, feeds, strict=False))}
     inputs = [by_name[name] for name in subgraph.inputs]
     outputs = [None] * len(subgraph.outputs)
     program.run(inputs, outputs, None)

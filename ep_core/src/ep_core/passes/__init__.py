@@ -31,6 +31,7 @@ from ep_core.passes import (
     swish,
     transpose_chain,
     transpose_pushing,
+    transpose_sinking,
 )
 from ep_core.passes._driver import Evaluate, Pass, PassContext, PassError, run_pass
 from ep_core.passes._scope import Names
@@ -65,6 +66,7 @@ PASSES: tuple[Pass, ...] = (
     layer_norm.PASS,
     rms_norm.PASS,
     swish.PASS,
+    transpose_sinking.PASS,
     transpose_pushing.PASS,
 )
 """Every pass, in the order in which a round runs them."""
@@ -114,8 +116,10 @@ def _settle(
         before = graph
         for step in steps:
             if settled.get(step.name) is not graph:
-                graph = run_pass(step, graph, context)
-                settled[step.name] = graph
+                result = run_pass(step, graph, context)
+                if result is graph:
+                    settled[step.name] = graph
+                graph = result
         if graph is before:
             break
     return graph

@@ -13,11 +13,14 @@ __all__ = ["PASS"]
 
 def _rewrite(editor: GraphEditor, context: PassContext) -> None:
     for key, node in editor.find("Reshape"):
-        source = node.inputs[0]
-        inner = editor.made_by(source, "Flatten", "Reshape", "Squeeze", "Unsqueeze")
-        if inner is not None and _is_absolute(editor, node):
-            editor.replace(key, node.replace(inputs=(inner.inputs[0], *node.inputs[1:])))
-            editor.remove_unused([source])
+        if not _is_absolute(editor, node):
+            continue
+        passed = [node.inputs[0]]
+        while inner := editor.made_by(passed[-1], "Flatten", "Reshape", "Squeeze", "Unsqueeze"):
+            passed.append(inner.inputs[0])
+        if len(passed) > 1:
+            editor.replace(key, node.replace(inputs=(passed[-1], *node.inputs[1:])))
+            editor.remove_unused(passed[:1])
 
 
 def _is_absolute(editor: GraphEditor, node: Node) -> bool:

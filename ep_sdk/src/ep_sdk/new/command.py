@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -51,10 +52,12 @@ class NewCommand:
         folder = create_project(args.name, args.parent, kind=args.kind, vendor=args.vendor)
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         listing = "".join(f"  {path.relative_to(folder)}\n" for path in files)
+        # With a separator in it, pip takes it for a path and not for the name of a package.
+        place = folder if folder.is_absolute() else f".{os.sep}{folder}"
         sys.stdout.write(
             f"Wrote {folder}:\n{listing}\nNext:\n"
-            f'  pip install -e "{folder}[test]"\n'
-            f"  pytest {folder}\n"
+            f'  pip install -e "{place}[test]"\n'
+            f'  pytest "{place}"\n'
             "  ep providers\n"
         )
         return 0

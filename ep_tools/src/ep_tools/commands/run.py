@@ -18,7 +18,7 @@ inputs:
   x=random[:SEED]    values by type and shape: floats in 0..1, 8-bit integers over their range,
                      other integers 0 or 1; the seed is 0 if it isn't given
   Dimensions that the model leaves open are 1 for random inputs, and the image's own size for
-  images, unless --dim says otherwise.
+  images, unless --dim says otherwise. One without a name is called after input and axis: x.2.
 
 examples:
   ep run model.onnx --input x=random

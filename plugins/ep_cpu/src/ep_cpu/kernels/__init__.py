@@ -31,6 +31,13 @@ FAMILIES = (
     "dynamic_lstm",
     "resize",
     "generate",
+    "attention",
+    "sequence",
+    "strings",
+    "detection",
+    "sampling",
+    "signal",
+    "loss",
 )
 """Modules whose import adds rows to the table, in order of precedence."""
 

@@ -55,16 +55,21 @@ def cast(x: Array, dtype: np.dtype[Any], saturate: bool = True, round_mode: str 
         return to_exponent(_plain(x), saturate, round_mode)
     if dtype in _FLOAT8:
         return to_float8(_plain(x), dtype, saturate)
-    if x.dtype.kind == "V" and dtype.kind == "V":
+    if not _is_own(dtype):
         x = _plain(x)
     if dtype in _NARROW_INTEGER_BITS and x.dtype.kind not in "iub":
         x = x.astype(np.int32)
     return x.astype(dtype)
 
 
+def _is_own(dtype: np.dtype[Any]) -> bool:
+    """True for numpy's own types; those of ml_dtypes may claim any kind."""
+    return dtype.isbuiltin == 1
+
+
 def _plain(x: Array) -> Array:
     """`x` in a type of numpy's own that holds its values."""
-    if x.dtype.kind != "V":
+    if _is_own(x.dtype):
         return x
     return x.astype(np.int8 if x.dtype in _NARROW_INTEGER_BITS else np.float32)
 
@@ -74,7 +79,8 @@ def to_float8(x: Array, dtype: np.dtype[Any], saturate: bool) -> Array:
     if saturate:
         # The cast itself would give NaN or infinity; rounding can't leave the range again.
         top = float(ml_dtypes.finfo(dtype).max)
-        x = np.clip(x, -top, top) if x.dtype.kind == "f" else np.clip(x.astype(float), -top, top)
+        wide = x if x.dtype.kind == "f" else x.astype(np.float64)
+        x = np.clip(wide, -top, top)
     return x.astype(dtype)
 
 
@@ -148,10 +154,10 @@ def _cast(node: KernelNode) -> Kernel:
     target = _legacy_target(node.attr("to"))
     saturate = bool(node.attr("saturate", 1))
     round_mode = text(node.attr("round_mode", "up"))
-    simple = target.kind in "fiub" or target in HALF
+    simple = target in HALF or (_is_own(target) and target.kind in "fiub")
 
     def run(x: Array) -> Array:
-        if simple and x.dtype.kind in "fiub":
+        if simple and x.dtype.kind in "fiub" and _is_own(x.dtype):
             return x.astype(target, copy=False)
         return cast(x, target, saturate, round_mode)
 

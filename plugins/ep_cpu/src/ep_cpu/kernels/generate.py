@@ -108,22 +108,22 @@ def _blackman(node: KernelNode) -> Kernel:
 # ---------------------------------------------------------------- random numbers
 
 
-def _generator(node: KernelNode) -> np.random.Generator:
-    """Seeded by the node if it says so; a seed gives the same numbers in every run."""
+def _generator(node: KernelNode) -> np.random.RandomState:
+    """Seeded by the node if it says so; a seed gives the same numbers in every run.
+
+    The legacy generator, because its stream is the same in every version of numpy.
+    """
     seed = node.attr("seed")
-    if seed is None:
-        return np.random.default_rng()
-    bits = np.float32(seed).view(np.uint32) if isinstance(seed, float) else abs(int(seed))
-    return np.random.default_rng(int(bits))
+    return np.random.RandomState(None if seed is None else int(seed) & 0xFFFFFFFF)
 
 
-def _numbers(node: KernelNode, shape: tuple[int, ...], normal: bool) -> Array:
+def _numbers(node: KernelNode, shape: tuple[int, ...], normal: bool) -> Any:
     generator = _generator(node)
     if normal:
         mean, scale = float(node.attr("mean", 0.0)), float(node.attr("scale", 1.0))
-        return generator.normal(mean, abs(scale), shape)
+        return mean + scale * generator.standard_normal(shape)
     low, high = float(node.attr("low", 0.0)), float(node.attr("high", 1.0))
-    return low + (high - low) * generator.random(shape)
+    return low + (high - low) * generator.random_sample(shape)
 
 
 def _register_random(op_type: str, normal: bool) -> None:
@@ -154,7 +154,7 @@ def _bernoulli(node: KernelNode) -> Kernel:
 
     def run(x: Array) -> Array:
         dtype = x.dtype if number is None else attribute_dtype(int(number))
-        return np.asarray(_generator(node).random(x.shape) < widen(x)).astype(dtype)
+        return np.asarray(_generator(node).random_sample(x.shape) < widen(x)).astype(dtype)
 
     return run
 
@@ -170,7 +170,7 @@ def _multinomial(node: KernelNode) -> Kernel:
         logits = x.astype(np.float64)
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         edges = np.cumsum(weights, axis=1)
-        draws = _generator(node).random((x.shape[0], count)) * edges[:, -1:]
+        draws = _generator(node).random_sample((x.shape[0], count)) * edges[:, -1:]
         chosen: Any = (draws[:, :, None] >= edges[:, None, :]).sum(axis=2)
         return chosen.astype(dtype)
 
@@ -202,7 +202,7 @@ def _dropout(node: KernelNode) -> Kernel:
             return (x.copy(), np.ones(x.shape, np.bool_)) if with_mask else x.copy()
         if not 0 < rate < 1:
             raise RunError("ratio of Dropout out of range", expected="0 <= ratio < 1", got=rate)
-        mask = _generator(node).random(x.shape) >= rate
+        mask = _generator(node).random_sample(x.shape) >= rate
         result = np.asarray(widen(x) * mask / (1 - rate)).astype(x.dtype)
         return (result, mask) if with_mask else result
 

@@ -59,7 +59,7 @@ def _float_test(ufunc: np.ufunc) -> Kernel:
     """Apply a test to floats; 8-bit and narrower types go through float32, which holds them."""
 
     def run(x: Array, *, out: Array | None = None) -> Array:
-        if x.dtype.kind == "V" and x.dtype not in HALF:
+        if x.dtype.isbuiltin != 1 and x.dtype not in HALF:
             x = x.astype(np.float32)
         return as_array(ufunc(x, out=out))
 

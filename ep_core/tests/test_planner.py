@@ -1,0 +1,258 @@
+"""Plans are checked by a happens-before interpreter: every read after the write, whatever streams do.
+
+The interpreter gives the host and every stream a vector clock, walks the steps as the executor
+does, and fails on a read that isn't ordered after the work that produced the value, on a release
+that isn't ordered after the last use, on a use after a release, and on work nobody waits for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ep_core.contracts import ProviderFeatures
+from ep_core.errors import ContractError
+from ep_core.graph import Graph, Node, Subgraph, ValueInfo
+from ep_core.partition import Candidate, partition
+from ep_core.plan import (
+    NO_STREAM,
+    Copy,
+    HostWait,
+    Plan,
+    Record,
+    Release,
+    Run,
+    StreamWait,
+)
+from ep_core.planner import Planner
+from ep_core.types import HOST_MEMORY, DataType, MemoryInfo, MemoryKind, OpSet, TensorType
+from test_partition import Answering, graph_of, random_case
+
+FLOATS = TensorType(DataType.FLOAT, (2,))
+
+
+class Device(Answering):
+    """What planning looks at: memory, streams or not, who can copy where."""
+
+    def __init__(self, name: str, supported, *, streams: bool, direct=()):
+        super().__init__(set(supported), ProviderFeatures(asynchronous=streams))
+        self.memory = MemoryInfo(name, MemoryKind.DEVICE)
+        self.allocator = SimpleNamespace(memory=self.memory)
+        reach = {HOST_MEMORY, *(MemoryInfo(d, MemoryKind.DEVICE) for d in direct)}
+        self.data_transfer = SimpleNamespace(
+            can_copy=lambda a, b: (
+                (a == self.memory and b in reach) or (b == self.memory and a in reach)
+            )
+        )
+
+
+class Host(Answering):
+    allocator = None
+    data_transfer = None
+
+
+@dataclass(frozen=True)
+class Compiled:
+    accepts_outputs: list[bool]
+
+
+def plan_of(graph: Graph, candidates: list[Candidate], accepts: bool = False) -> Plan:
+    scratch: list = []
+    planner = Planner(graph, candidates, scratch)
+    for i, spec in enumerate(partition(graph, candidates).specs):
+        subgraph = Subgraph.cut(graph, spec.indices, f"p{i}")
+        planner.add_run(subgraph, Compiled([accepts] * len(subgraph.outputs)), spec.candidate)
+    return planner.finish()
+
+
+class Interpreter:
+    """Walks a plan with vector clocks; party -1 is the host, others are streams."""
+
+    def __init__(self, plan: Plan, streams: int):
+        self.plan = plan
+        self.clock = {party: Counter() for party in (NO_STREAM, *range(streams))}
+        self.made: dict[int, tuple[int, int]] = {}
+        self.uses: dict[int, list[tuple[int, int]]] = {}
+        self.released: set[int] = set()
+        self.events: dict[int, Counter] = {}
+
+    def tick(self, party: int) -> tuple[int, int]:
+        if party != NO_STREAM:
+            self.clock[party] |= self.clock[NO_STREAM]  # submitted by the host
+        self.clock[party][party] += 1
+        return party, self.clock[party][party]
+
+    def ordered(self, party: int, moment: tuple[int, int]) -> bool:
+        return self.clock[party][moment[0]] >= moment[1]
+
+    def read(self, slot: int, party: int, moment: tuple[int, int]) -> None:
+        assert slot not in self.released, f"slot {slot} is used after its release"
+        if slot in self.made:
+            assert self.ordered(party, self.made[slot]), f"slot {slot} is read too early"
+        else:
+            assert slot < len(self.plan.inputs) or self.plan.template[slot] is not None
+        self.uses.setdefault(slot, []).append(moment)
+
+    def run(self) -> None:
+        for step in self.plan.steps:
+            self.step(step)
+        for slot in self.plan.outputs:
+            assert slot not in self.released
+            if slot in self.made:
+                assert self.ordered(NO_STREAM, self.made[slot]), "an output isn't ready"
+        for party in self.clock:
+            latest = (party, self.clock[party][party])
+            assert self.ordered(NO_STREAM, latest), f"work on stream {party} outlives the run"
+        assert set(self.plan.owners) <= self.released, "device memory is never released"
+
+    def step(self, step) -> None:
+        if isinstance(step, Run):
+            moment = self.tick(step.stream)
+            for slot in step.inputs:
+                self.read(slot, step.stream, moment)
+            for slot in step.outputs:
+                self.made[slot] = moment
+        elif isinstance(step, Copy):
+            moment = self.tick(step.stream)
+            self.read(step.source, step.stream, moment)
+            self.made[step.target] = moment
+        elif isinstance(step, Record):
+            self.events[step.event] = Counter(self.clock[step.stream])
+        elif isinstance(step, HostWait):
+            self.clock[NO_STREAM] |= self.events[step.event]
+        elif isinstance(step, StreamWait):
+            self.clock[step.stream] |= self.events[step.event]
+        elif isinstance(step, Release):
+            assert step.slot not in self.released
+            self.released.add(step.slot)
+            party = step.stream if step.allocator is not None else NO_STREAM
+            self.clock[party] |= self.clock[NO_STREAM]  # submitted by the host
+            for moment in self.uses.get(step.slot, []):
+                assert self.ordered(party, moment), f"slot {step.slot} is released too early"
+        else:
+            raise AssertionError(f"unknown step {step}")
+
+
+def check(plan: Plan, streams: int) -> None:
+    Interpreter(plan, streams).run()
+
+
+def copies(plan: Plan) -> list[tuple[str, str, str]]:
+    return [
+        (step.value, step.hop.source.device, step.hop.target.device)
+        for step in plan.steps
+        if isinstance(step, Copy)
+    ]
+
+
+def on(name: str, provider) -> Candidate:
+    return Candidate(name, provider, lambda graph, node: (True, ""))
+
+
+def test_a_value_is_copied_once_per_memory():
+    # n0 on the host feeds n1 and n3 on the device, with n2 on the host in between
+    graph = graph_of([(), (0,), (1,), (0, 2)], outputs=[3])
+    device = on("dev", Device("dev", {"n1", "n3"}, streams=True))
+    plan = plan_of(graph, [device, on("cpu", Host({"n0", "n2"}))])
+    check(plan, 1)
+    assert copies(plan) == [
+        ("v0", "cpu", "dev"),
+        ("v1", "dev", "cpu"),
+        ("v2", "cpu", "dev"),
+        ("v3", "dev", "cpu"),
+    ]
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_device_to_device_directly_or_through_the_host(direct):
+    graph = graph_of([(), (0,)], outputs=[1])
+    one = Device("one", {"n0"}, streams=True, direct=["two"] if direct else [])
+    two = Device("two", {"n1"}, streams=True)
+    plan = plan_of(graph, [on("one", one), on("two", two)])
+    check(plan, 2)
+    middle = copies(plan)[1:-1]
+    if direct:
+        assert middle == [("v0", "one", "two")]
+    else:
+        assert middle == [("v0", "one", "cpu"), ("v0", "cpu", "two")]
+
+
+def test_a_device_that_cannot_reach_the_host_breaks_its_contract():
+    device = Device("dev", {"n0"}, streams=True)
+    device.data_transfer = SimpleNamespace(can_copy=lambda a, b: False)
+    with pytest.raises(ContractError, match="cpu/host and dev/device"):
+        plan_of(graph_of([()]), [on("dev", device)])
+
+
+def test_host_arrays_share_blocks_only_when_they_do_not_live_together():
+    graph = graph_of([(), (0,), (1,), (2,), (0, 3)], outputs=[4])
+    graph = graph.replace(values={f"v{i}": ValueInfo(f"v{i}", FLOATS) for i in range(5)})
+    scratch: list = []
+    odd, even = on("odd", Host({"n1", "n3"})), on("even", Host({"n0", "n2", "n4"}))
+    planner = Planner(graph, [odd, even], scratch)
+    for spec in partition(graph, [odd, even]).specs:
+        subgraph = Subgraph.cut(graph, spec.indices)
+        planner.add_run(subgraph, Compiled([True] * len(subgraph.outputs)), spec.candidate)
+    plan = planner.finish()
+    check(plan, 0)
+    # v0 lives until the end; v1 is dead once v2 exists, so v3 gets its block
+    assert [item.block for item in scratch] == [0, 1, 2, 1]
+
+
+def test_whole_model_on_one_host_provider_is_recognised():
+    graph = graph_of([(), (0,)])
+    plan = plan_of(graph, [on("cpu", Host({"n0", "n1"}))])
+    assert plan.whole_model is not None
+    passing = graph.replace(outputs=(*graph.outputs, ValueInfo("x", FLOATS)))
+    assert plan_of(passing, [on("cpu", Host({"n0", "n1"}))]).whole_model is None
+
+
+def test_constant_outputs_and_inputs_are_copied_before_they_leave():
+    import numpy as np
+
+    from ep_core.graph import Initializer
+
+    weight = Initializer.from_array("w", np.ones(2, np.float32))
+    graph = Graph(
+        name="g",
+        inputs=(ValueInfo("x", FLOATS),),
+        outputs=tuple(ValueInfo(n, FLOATS) for n in ("x", "w", "v0", "v0")),
+        nodes=(Node("n0", "Op", "", 1, ("x",), ("v0",)),),
+        initializers={"w": weight},
+        opsets=OpSet({"": 17}),
+    )
+    plan = plan_of(graph, [on("cpu", Host({"n0"}))])
+    assert plan.copied_outputs == (True, True, False, True)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    random_case(),
+    st.lists(st.sampled_from(["host", "blocking", "streams"]), min_size=3, max_size=3),
+    st.lists(st.sets(st.integers(0, 2)), min_size=3, max_size=3),
+    st.booleans(),
+)
+def test_random_plans_are_ordered(case, kinds, reach, accepts):
+    edges, owners, outputs = case
+    graph = graph_of(edges, outputs)
+    graph = graph.replace(
+        values={**graph.values, **{f"v{i}": ValueInfo(f"v{i}", FLOATS) for i in range(len(edges))}}
+    )
+    candidates = []
+    for position, kind in enumerate(kinds):
+        nodes = {f"n{i}" for i, owner in enumerate(owners) if owner == position}
+        name = f"p{position}"
+        # who can copy directly to whom need not be mutual, so either side may own the copy
+        others = [f"p{other}" for other in reach[position] - {position}]
+        provider = (
+            Host(nodes)
+            if kind == "host"
+            else Device(name, nodes, streams=kind == "streams", direct=others)
+        )
+        candidates.append(on(name, provider))
+    check(plan_of(graph, candidates, accepts), 3)
