@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -179,6 +181,18 @@ def test_sizes_beyond_any_machine_are_not_planned(host_provider, graph_of):
     np.testing.assert_array_equal(run(part, np.ones(2, np.float32))[0], [-1, -1])
 
 
+def test_a_view_that_leaves_before_what_it_shows(host_provider, graph_of):
+    """Outputs may be wanted in any order; `a` must not be written where `v` would show it."""
+    graph = graph_of("(float[4] x) => (float[4] a, float[4] v) { a = Neg(x) v = Identity(a) }")
+    subgraph = dataclasses.replace(Subgraph.cut(graph, [0, 1]), outputs=("v", "a"))
+    part = host_provider(TABLE).compile(subgraph)
+    for _ in range(3):
+        outputs = [None, np.zeros(4, np.float32)]
+        part.run([np.ones(4, np.float32)], outputs, None)
+        outputs[0][...] = 7
+        np.testing.assert_array_equal(outputs[1], [-1] * 4)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_graph_gives_what_numpy_gives(data):
@@ -217,6 +231,8 @@ def test_any_graph_gives_what_numpy_gives(data):
         infos,
     )
     subgraph = Subgraph.cut(graph, range(len(nodes)))
+    order = data.draw(st.permutations(subgraph.outputs))
+    subgraph = dataclasses.replace(subgraph, outputs=tuple(order))
     part = provider.compile(subgraph)
     for _ in range(3):
         memory = [

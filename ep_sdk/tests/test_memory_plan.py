@@ -64,7 +64,7 @@ def test_nothing_to_plan():
 @pytest.mark.parametrize("count", [2000])
 def test_large_plans_are_quick(count):
     lifetimes = [Lifetime(64 + i % 977, i, i + 1 + i % 7) for i in range(count)]
-    start = time.perf_counter()
+    start = time.process_time()
     plan = plan_memory(lifetimes)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     assert plan.planned_bytes < 2 * plan.live_bytes

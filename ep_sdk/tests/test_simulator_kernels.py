@@ -7,6 +7,7 @@ values worked out by hand from the operator's documentation at that version.
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import warnings
 
 import numpy as np
@@ -19,21 +20,20 @@ from ep_core.load import load_model
 from ep_core.types import DataType
 from ep_sdk.simulator.launch import TABLE
 
-_MODULES = """
-    abs add and_ cast ceil clip concat cos div equal exp flatten floor gather gemm greater
-    greater_or_equal identity less less_or_equal log logsoftmax matmul max min mul neg not_ or_ pow
-    reciprocal reducemax reducemean reducemin reduceprod reducesum relu reshape round shape sigmoid
-    sign sin slice softmax sqrt squeeze sub tanh transpose unsqueeze where xor
-"""
-
 
 def _official_cases():
-    """The node tests of the simulator's operators, without those for other types."""
+    """The node tests of the simulator's operators.
+
+    Modules are named after operators; underscores are left out, because the onnx package has moved
+    between `or`, `or_` and the like.
+    """
+    ours = {row.op_type for row in TABLE}
+    wanted = {op_type.lower() for op_type in ours} | {"lessequal", "greaterequal"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for module in _MODULES.split():
-            importlib.import_module(f"onnx.backend.test.case.node.{module}")
-    ours = {row.op_type for row in TABLE}
+        for module in pkgutil.iter_modules(node_cases.__path__):
+            if module.name.replace("_", "") in wanted:
+                importlib.import_module(f"{node_cases.__name__}.{module.name}")
     found = {}
     for case in node_cases._NodeTestCases:
         nodes = case.model.graph.node

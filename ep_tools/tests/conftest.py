@@ -102,6 +102,14 @@ def plugin(factory):
     return SimpleNamespace(ep_provider_factory=ep_provider_factory)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def cache_folder(tmp_path_factory):
+    """Keep what is remembered of probes out of the user's own folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EP_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture
 def providers(monkeypatch):
     """Make three providers known and no installed one: one works, one is absent, one is broken."""

@@ -3,12 +3,13 @@
 Every static dimension in `Graph.values` follows from initializers and the main graph's inputs,
 which are checked when they are fed. What the model merely claims about other values (value_info,
 types of outputs and of body inputs) is taken down to element type and rank, because a wrong
-length there would become a wrong buffer size. `Graph.outputs` of the main graph keep the claims, for the
-reader.
+length there would become a wrong buffer size. `Graph.outputs` of the main graph keep the claims,
+for the reader.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -22,6 +23,7 @@ from ep_core.errors import EpError, InvalidModelError, OptionError, did_you_mean
 from ep_core.export import value_proto
 from ep_core.graph import Graph, Node, ValueInfo
 from ep_core.types import (
+    DataType,
     Dim,
     OptionalType,
     SequenceType,
@@ -33,6 +35,8 @@ from ep_core.types import (
 __all__ = ["fix_dimensions", "infer_types"]
 
 _GENERATED = "unk__"  # prefix of the symbols that onnx makes up
+_ALIAS = f"{uuid.uuid4().hex}_"  # what no model can have in its names
+_INDEX_TYPES = (DataType.INT32, DataType.INT64)  # what shapes are computed in
 
 
 def fix_dimensions(graph: Graph, lengths: Mapping[str, int]) -> Graph:
@@ -80,17 +84,21 @@ def infer_types(graph: Graph, model: onnx.ModelProto) -> Graph:
         InvalidModelError: an output is declared with another element type than it has.
     """
     _prepare(graph, model)
-    return _with_types(graph, _inferred(model), ChainMap(), main=True)
+    inferred = _run(model, data_prop=False)
+    if _limit_propagation(graph, inferred.graph):
+        inferred = _run(inferred, data_prop=True)
+    return _with_types(graph, inferred.graph, ChainMap(), main=True)
 
 
-def _inferred(model: onnx.ModelProto) -> onnx.GraphProto:
+def _run(model: onnx.ModelProto, *, data_prop: bool) -> onnx.ModelProto:
     import onnx.shape_inference
 
     try:
-        return onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+        inferred: onnx.ModelProto = onnx.shape_inference.infer_shapes(model, data_prop=data_prop)
     except Exception:  # noqa: BLE001 - the inference throws whatever C++ throws
-        # It isn't needed for running: types then stay as far as the model declares them.
-        return model.graph
+        # Running doesn't need it: types then stay as far as they are known.
+        return model
+    return inferred
 
 
 # ---------------------------------------------------------------- the way into inference
@@ -126,22 +134,19 @@ def _drop_claims(graph: Graph, proto: onnx.GraphProto, inputs: tuple[ValueInfo, 
                 for name in node.outputs
                 if name in graph.values
             )
-    for node, node_proto in _hosts(graph, proto):
+    for node, node_proto in _pairs(graph, proto):
         for _, body, body_proto in _body_pairs(node, node_proto):
             _drop_claims(body, body_proto, tuple(map(_claim, body.inputs)))
 
 
-def _hosts(graph: Graph, proto: onnx.GraphProto) -> list[tuple[Node, onnx.NodeProto]]:
-    """Nodes that have bodies, each with its proto."""
-    if not any(node.bodies for node in graph.nodes):
-        return []
+def _pairs(graph: Graph, proto: onnx.GraphProto) -> Iterator[tuple[Node, onnx.NodeProto]]:
     protos = (item for item in proto.node if not is_constant(item))
-    return [pair for pair in zip(graph.nodes, protos, strict=True) if pair[0].bodies]
+    return zip(graph.nodes, protos, strict=True)
 
 
 def _body_pairs(node: Node, proto: onnx.NodeProto) -> Iterator[tuple[str, Graph, onnx.GraphProto]]:
     """The node's bodies with their protos, under the attribute's name."""
-    for attribute in proto.attribute:
+    for attribute in proto.attribute if node.bodies else ():
         value = node.attributes[attribute.name]
         if isinstance(value, Graph):
             yield attribute.name, value, attribute.g
@@ -150,35 +155,78 @@ def _body_pairs(node: Node, proto: onnx.NodeProto) -> Iterator[tuple[str, Graph,
                 yield attribute.name, body, body_proto
 
 
+# ---------------------------------------------------------------- contents of small tensors
+
+
+def _limit_propagation(graph: Graph, proto: onnx.GraphProto) -> bool:
+    """Make data propagation safe; return whether there is anything to propagate.
+
+    onnx represents a vector of n unknown numbers by n objects, however large n is and whether or
+    not anybody asks for them. Therefore operators that propagate data get another name for each
+    input that isn't surely small, declared without its length. Their own types are known from the
+    inference without propagation, and stay.
+    """
+    aliases: list[onnx.ValueInfoProto] = []
+    useful = _hide_vectors(graph, proto, (), aliases)
+    proto.value_info.extend(aliases)
+    return useful
+
+
+def _hide_vectors(
+    graph: Graph,
+    proto: onnx.GraphProto,
+    outer: tuple[Mapping[str, ValueType | None], ...],
+    aliases: list[onnx.ValueInfoProto],
+) -> bool:
+    known = _types(graph, proto)
+    useful = False
+    for node, node_proto in _pairs(graph, proto):
+        rules = schema_rules(node.op_type, node.domain, graph.opsets)
+        if rules is not None and rules.propagates_data:
+            result = known.get(node.outputs[0])
+            useful |= isinstance(result, TensorType) and result.dtype in _INDEX_TYPES
+            for position, name in enumerate(node.inputs):
+                if name in graph.initializers:
+                    continue  # onnx reads these as they are
+                kind = next((types[name] for types in (known, *outer) if name in types), None)
+                if name and not _surely_small(kind):
+                    alias = f"{_ALIAS}{len(aliases)}"
+                    aliases.append(value_proto(_claim(ValueInfo(alias, kind))))
+                    node_proto.input[position] = alias
+        for _, body, body_proto in _body_pairs(node, node_proto):
+            useful |= _hide_vectors(body, body_proto, (known, *outer), aliases)
+    return useful
+
+
+def _surely_small(kind: ValueType | None) -> bool:
+    if not isinstance(kind, TensorType) or kind.shape is None:
+        return False
+    return len(kind.shape) != 1 or (isinstance(kind.shape[0], int) and kind.shape[0] <= 64)
+
+
 # ---------------------------------------------------------------- the way back
 
 
 def _with_types(
     graph: Graph, proto: onnx.GraphProto, outer: ChainMap[str, ValueInfo], *, main: bool = False
 ) -> Graph:
-    found = {value.name: _result(value) for value in (*proto.value_info, *proto.output)}
-    if main:
-        found.update({value.name: value.type for value in graph.inputs})
-    else:
-        found.update({value.name: _result(value) for value in proto.input})
-    found.update({name: item.type for name, item in graph.initializers.items()})
+    found = _types(graph, proto)
     values: dict[str, ValueInfo] = {}
     for name in (*graph.initializers, *graph.producers, *graph.input_names):
         declared = graph.values.get(name, ValueInfo(name))
-        values[name] = replace(declared, type=found.get(name) or _claim(declared).type)
+        values[name] = ValueInfo(name, found.get(name) or _claim(declared).type, declared.doc)
     visible = outer.new_child(values)
-    nodes = list(graph.nodes)
-    hosts = dict(_hosts(graph, proto))
-    if hosts:
-        nodes = [_typed_node(n, hosts[n], visible) if n in hosts else n for n in nodes]
+    nodes = tuple(_typed_node(node, item, visible) for node, item in _pairs(graph, proto))
     captures = {name: visible[name] for name in graph.captures}
     outputs = tuple(replace(value, type=visible[value.name].type) for value in graph.outputs)
     if main:
         outputs = tuple(map(_merged, graph.outputs, outputs))
-    return graph.replace(nodes=tuple(nodes), values={**captures, **values}, outputs=outputs)
+    return graph.replace(nodes=nodes, values={**captures, **values}, outputs=outputs)
 
 
 def _typed_node(node: Node, proto: onnx.NodeProto, visible: ChainMap[str, ValueInfo]) -> Node:
+    if not node.bodies:
+        return node
     attributes = dict(node.attributes)
     typed: dict[str, list[Graph]] = {}
     for name, body, body_proto in _body_pairs(node, proto):
@@ -186,6 +234,14 @@ def _typed_node(node: Node, proto: onnx.NodeProto, visible: ChainMap[str, ValueI
     for name, graphs in typed.items():
         attributes[name] = tuple(graphs) if isinstance(attributes[name], tuple) else graphs[0]
     return node.replace(attributes=attributes)
+
+
+def _types(graph: Graph, proto: onnx.GraphProto) -> dict[str, ValueType | None]:
+    """The type of every value of a graph as inference left it."""
+    stated = (*proto.value_info, *proto.output, *proto.input)
+    found: dict[str, ValueType | None] = {value.name: _result(value) for value in stated}
+    found.update({name: item.type for name, item in graph.initializers.items()})
+    return found
 
 
 def _result(proto: onnx.ValueInfoProto) -> ValueType | None:

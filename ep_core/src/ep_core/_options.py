@@ -34,9 +34,8 @@ def parse_options(info: ProviderInfo, given: Mapping[str, Any] | None) -> dict[s
             options[key] = spec.parse(given[key])
         except Exception as error:
             raise OptionError(
-                f"option {key!r} of provider {info.name!r}: {error}",
-                expected=spec.doc,
-                got=repr(given[key]),
+                f"option {key!r} of provider {info.name!r} can't be {given[key]!r}: {error}",
+                fix=f"It is: {spec.doc}.",
             ) from error
     return options
 

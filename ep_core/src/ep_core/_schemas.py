@@ -7,8 +7,10 @@ Operators of other domains have none and pass through.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
@@ -51,6 +53,9 @@ _LISTS: dict[int, type | tuple[type, ...]] = {
 _TYPE_ATTRIBUTES = frozenset(
     {"to", "dtype", "output_dtype", "precision", "softmax_precision", "stash_type"}
 )
+_RANGES = {"axis": (-64, 63), "axes": (-64, 63), "batch_dims": (0, 63)}
+_TERM = r"[A-Za-z\s.]*"
+_EQUATION = re.compile(rf"{_TERM}(?:,{_TERM})*(?:->{_TERM})?")
 # Graph optimisers write these into the default domain, and ONNX Runtime takes them: an operator
 # before the version that it came with, and one that never became standard.
 _EARLY_OPERATORS = {"LayerNormalization": 17}
@@ -62,7 +67,8 @@ class SchemaRules:
     """The part of an `onnx.defs.OpSchema` that can be checked on a node alone.
 
     `attributes` maps to the number of the attribute's type and whether it is required;
-    `required_inputs` are the positions that may not be left out.
+    `required_inputs` are the positions that may not be left out; `propagates_data` says that
+    onnx can follow the contents of small integer tensors through the operator.
     """
 
     since_version: int
@@ -71,6 +77,7 @@ class SchemaRules:
     outputs: tuple[int, int]
     required_inputs: tuple[int, ...]
     attributes: Mapping[str, tuple[int, bool]]
+    propagates_data: bool
 
 
 @functools.lru_cache(maxsize=4096)
@@ -84,16 +91,21 @@ def _registered(op_type: str, version: int, domain: str) -> SchemaRules:
         outputs=(schema.min_output, schema.max_output),
         required_inputs=tuple(i for i, p in enumerate(schema.inputs) if p.option == single),
         attributes={
-            name: (int(attribute.type.value), attribute.required)
+            name: (_number(attribute.type), attribute.required)
             for name, attribute in schema.attributes.items()
         },
+        propagates_data=schema.has_data_propagation_function,
     )
+
+
+def _number(kind: Any) -> int:
+    return int(kind.value)
 
 
 @functools.cache
 def _newest_by_domain() -> Mapping[str, int]:
     """The newest version of each domain that onnx itself defines."""
-    found = {"": onnx.defs.onnx_opset_version()}
+    found = {"": onnx.defs.onnx_opset_version(), "ai.onnx.ml": onnx.defs.onnx_ml_opset_version()}
     for schema in onnx.defs.get_all_schemas():
         if schema.domain.startswith("ai.onnx."):
             found[schema.domain] = max(found.get(schema.domain, 1), schema.since_version)
@@ -102,10 +114,10 @@ def _newest_by_domain() -> Mapping[str, int]:
 
 def check_opset(domain: str, version: int) -> None:
     """Raise where a model imports a version that can't be or that onnx doesn't know yet."""
-    if version < 1:
+    if not 1 <= version < 2**31:
         raise InvalidModelError(
             f"The model imports domain {quoted(domain)} in an impossible version",
-            expected="1 or more",
+            expected="1 or more, in 32 bits",
             got=version,
         )
     newest = _newest_by_domain().get(domain)
@@ -199,6 +211,35 @@ def check_node(node: Node, rules: SchemaRules) -> None:
     for name, (_, required) in rules.attributes.items():
         if required and name not in node.attributes:
             raise InvalidModelError(f"{what} lacks the required attribute {name!r}")
+    if not node.domain:
+        _check_bounds(what, node)
+
+
+def _check_bounds(what: str, node: Node) -> None:
+    """Hold attributes of standard operators to what every model keeps to, and schemas don't say.
+
+    onnx's shape inference counts on these and crashes or hangs without them.
+    """
+    for name, (least, most) in _RANGES.items():
+        value = node.attributes.get(name, ())
+        for item in value if isinstance(value, tuple) else (value,):
+            if not least <= item <= most:
+                raise InvalidModelError(
+                    f"Attribute {name!r} of {what} is out of range",
+                    expected=f"{least} to {most}",
+                    got=item,
+                )
+    parts = node.attributes.get("num_outputs")
+    if node.op_type == "Split" and parts is not None and parts != len(node.outputs):
+        raise InvalidModelError(
+            f"{what} has a wrong num_outputs", expected=len(node.outputs), got=parts
+        )
+    if node.op_type == "Einsum" and not _EQUATION.fullmatch(str(node.attributes["equation"])):
+        raise InvalidModelError(
+            f"{what} has a malformed equation",
+            expected="terms of letters and '...', separated by commas, and perhaps '->' with a term",
+            got=quoted(node.attributes["equation"]),
+        )
 
 
 def _check_arity(what: str, side: str, names: tuple[str, ...], bounds: tuple[int, int]) -> None:

@@ -85,9 +85,7 @@ class PlacementReport:
                 shown = kinds[:_SHOWN_TYPES] + (["..."] if len(kinds) > _SHOWN_TYPES else [])
                 text += f" [{', '.join(shown)}]"
             parts.append(text)
-        known = sum(copy.nbytes or 0 for copy in self.copies)
-        more = "+" if any(copy.nbytes is None for copy in self.copies) else ""
-        copies = f"{len(self.copies)} copies, {_bytes(known)}{more}" if self.copies else "no copies"
+        copies = _copies_text(self.copies)
         return f"{', '.join(parts) or 'no nodes'}; {copies}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -133,6 +131,17 @@ def copies_of(plan: Plan, scope: str) -> list[CopyReport]:
         for s in plan.steps
         if isinstance(s, Copy)
     ]
+
+
+def _copies_text(copies: tuple[CopyReport, ...]) -> str:
+    """E.g. `2 copies, 1.2 MB`; sizes that aren't known beforehand are said to be unknown."""
+    if not copies:
+        return "no copies"
+    sizes = [copy.nbytes for copy in copies if copy.nbytes is not None]
+    parts = [_bytes(sum(sizes))] if sizes else []
+    if len(sizes) < len(copies):
+        parts.append(f"{len(copies) - len(sizes)} of unknown size")
+    return f"{len(copies)} cop{'y' if len(copies) == 1 else 'ies'}, {' and '.join(parts)}"
 
 
 def _plain(value: Any) -> Any:

@@ -17,6 +17,7 @@ from ep_core.load import load_model
 from ep_core.passes import PASSES, Pass
 from ep_core.passes._driver import PassContext, run_pass
 from ep_core.passes._scope import Names
+from ep_core.types import DataType
 
 FLOATS = [0.0, -0.0, np.nan, np.inf, -np.inf, 1.5, -2.25, 1e-40, 3e38, 0.1]
 LENGTHS = (3, 1, 0)
@@ -78,9 +79,9 @@ def example(kind, length, special=True):
     """An array of that type; symbolic dimensions get `length`."""
     shape = tuple(dim if isinstance(dim, int) else length for dim in kind.shape)
     dtype = kind.dtype.numpy
-    if dtype == object:
+    if kind.dtype is DataType.STRING:
         values = itertools.cycle(["a", "", "é"])
-    elif dtype == bool:
+    elif kind.dtype is DataType.BOOL:
         values = itertools.cycle([True, False, True])
     elif kind.dtype.is_integer:
         limits = np.iinfo(dtype)

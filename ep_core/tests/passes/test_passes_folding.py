@@ -38,9 +38,13 @@ def value_of(graph, name):
         ("Cast<to=10>(a)", {"a": np.float32([65520.0])}, np.float16([np.inf])),
         ("Cast<to=7>(a)", {"a": np.int32([-1])}, np.int64([-1])),
         ("Concat<axis=0>(a, b)", {"a": np.zeros((0, 2)), "b": np.ones((1, 2))}, np.ones((1, 2))),
-        ("StringNormalizer(a)", {"a": np.array(["x"], object)}, np.array(["x"], object)),
+        ("Concat<axis=0>(a, a)", {"a": np.array(["é"], object)}, np.array(["é", "é"], object)),
         ("ConstantOfShape(a)", {"a": np.int64([0, 3])}, np.zeros((0, 3), np.float32)),
-        ("Range(a, b, c)", {n: np.int64(v) for n, v in zip("abc", (1, 7, 3))}, np.int64([1, 4])),
+        (
+            "Range(a, b, c)",
+            {"a": np.int64(1), "b": np.int64(7), "c": np.int64(3)},
+            np.int64([1, 4]),
+        ),
         ("NonZero(a)", {"a": np.array([0, 5, 0, 6], np.float32)}, np.int64([[1, 3]])),
     ],
 )
@@ -56,8 +60,11 @@ def test_nodes_on_constants_become_constants_with_the_operators_own_result(
     if found.dtype == object:
         assert found.tolist() == expected.tolist()
     else:
-        np.testing.assert_array_equal(np.signbit(found.astype(float)), np.signbit(expected.astype(float)))
         np.testing.assert_array_equal(found, expected)
+        zero = np.asarray(expected) == 0
+        np.testing.assert_array_equal(
+            np.signbit(found.astype(float))[zero], np.signbit(expected.astype(float))[zero]
+        )
 
 
 def test_folding_goes_through_chains_and_stops_where_a_feed_comes_in():
@@ -150,7 +157,10 @@ def test_weights_stay_quantised():
         ("y = Tile(c, a)", {"a": np.int64([1 << 30]), "c": np.float32([1])}),
         ("b = Mul(a, a)\ny = ConstantOfShape(b)", {"a": np.int64([1 << 20])}),
         ("y = Range(z, a, o)", {"a": np.int64(1 << 40), "z": np.int64(0), "o": np.int64(1)}),
-        ("y = OneHot(i, d, v)", {"i": np.int64([1]), "d": np.int64(1 << 40), "v": np.int64([0, 1])}),
+        (
+            "y = OneHot(i, d, v)",
+            {"i": np.int64([1]), "d": np.int64(1 << 40), "v": np.int64([0, 1])},
+        ),
     ],
 )
 def test_a_fold_never_makes_the_model_explode(line, constants):
@@ -167,7 +177,9 @@ def test_a_fold_never_makes_the_model_explode(line, constants):
 
 def test_growth_is_allowed_in_proportion_to_the_inputs():
     large = np.zeros((1 << 19) // 4, np.int8)
-    before = graph("() => (double[N] y)", "b = Tile(a, n)\ny = Cast<to=1>(b)", a=large, n=np.int64([8]))
+    before = graph(
+        "() => (double[N] y)", "b = Tile(a, n)\ny = Cast<to=11>(b)", a=large, n=np.int64([8])
+    )
     assert operators(apply(FOLD, before)) == {"Cast": 1}
 
 
@@ -194,7 +206,12 @@ def test_an_evaluator_is_asked_once_about_a_node_and_gets_a_graph_of_its_own():
     def refusing(graph, node, inputs):
         seen.append((node.op_type, graph.nodes, tuple(graph.initializers), len(inputs)))
 
-    before = graph("(float[2] x) => (float[2] y)", "b = Clip(a, , m)\ny = Add(b, x)", a=np.float32([1, 2]), m=np.float32(1))
+    before = graph(
+        "(float[2] x) => (float[2] y)",
+        "b = Clip(a, , m)\ny = Add(b, x)",
+        a=np.float32([1, 2]),
+        m=np.float32(1),
+    )
     from ep_core.passes import GraphOptimizationLevel, optimize
 
     optimize(before, GraphOptimizationLevel.ORT_ENABLE_ALL, evaluate=refusing)
@@ -296,8 +313,8 @@ def test_values_that_a_branch_only_passes_on_get_their_names():
         "(float[2] x) => (float[2] a, float[2] b, float[2] d, float[2] e)",
         """n = Neg(x)
         a, b, d, e = If(c) <
-            then_branch = t () => (float[2] p, float[2] p2, float[2] k, float[2] n) <float[2] k = {1, 2}>
-              { p = Abs(n)  p2 = Identity(p) },
+            then_branch = t () => (float[2] p, float[2] p2, float[2] k, float[2] n)
+              <float[2] k = {1, 2}> { p = Abs(n)  p2 = Identity(p) },
             else_branch = u () => (float[2] r, float[2] s, float[2] t, float[2] v)
               { r = Exp(x)  s = Exp(x)  t = Exp(x)  v = Exp(x) }
         >""",

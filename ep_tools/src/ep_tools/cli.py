@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from ep_tools import plugins
 from ep_tools.commands import BUILT_IN
-from ep_tools.console import Console
+from ep_tools.console import Console, OutputError
 
 if TYPE_CHECKING:
     from ep_core.contracts import Command
@@ -57,6 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _silence_stdout()
         return EXIT_PIPE
+    except OutputError as error:
+        _silence_stdout()
+        console.error(str(error))
+        return EXIT_ERROR
     return code
 
 

@@ -6,24 +6,30 @@ is set or TERM is `dumb`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
-__all__ = ["Console", "format_bytes", "format_seconds"]
+__all__ = ["Console", "OutputError", "format_bytes", "format_seconds"]
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _STYLE_CODE = re.compile("(\x1b\\[[0-9;]*m)")
+
+
+class OutputError(Exception):
+    """The output can't be written, for another reason than that its reader left."""
 
 
 class Console:
     """Writes results to `out`, warnings and errors to `err`.
 
     Args:
-        out, err: text streams; by default what `sys.stdout` and `sys.stderr` are now.
+        out, err: text streams; by default what `sys.stdout` and `sys.stderr` are now. They are
+            None where the caller closed them; then nothing is written.
         environ: where NO_COLOR and TERM are looked up; by default `os.environ`.
     """
 
@@ -69,23 +75,39 @@ class Console:
 
     def flush(self) -> None:
         """Hand everything written so far to the reader."""
-        self.out.flush()
-        self.err.flush()
+        for stream in (self.out, self.err):
+            if stream is not None:
+                with _telling_errors():
+                    stream.flush()
 
-    def _on(self, stream: TextIO, text: str, *styles: str) -> str:
+    def _on(self, stream: TextIO | None, text: str, *styles: str) -> str:
         if not styles or not self._colours(stream):
             return text
         codes = ";".join(_STYLES[style] for style in styles)
         return f"\x1b[{codes}m{text}\x1b[0m"
 
-    def _colours(self, stream: TextIO) -> bool:
+    def _colours(self, stream: TextIO | None) -> bool:
         if self._environ.get("NO_COLOR") or self._environ.get("TERM") == "dumb":
             return False
-        return stream.isatty()
+        return stream is not None and stream.isatty()
 
-    def _write(self, stream: TextIO, text: str) -> None:
+    def _write(self, stream: TextIO | None, text: str) -> None:
+        if stream is None:
+            return
         encoding = stream.encoding or "utf-8"
-        stream.write(_visible(text).encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        shown = _visible(text).encode(encoding, "backslashreplace").decode(encoding)
+        with _telling_errors():
+            stream.write(f"{shown}\n")
+
+
+@contextlib.contextmanager
+def _telling_errors() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"can't write the output: {error}") from error
 
 
 def format_seconds(seconds: float) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ep_core.graph import AttributeValue, Graph, Initializer, Node, ValueInfo
+from ep_core.passes._order import in_order
 from ep_core.passes._schema import version_at
 from ep_core.passes._scope import Names, Scope, map_bodies, merge_types, rename_values
 from ep_core.types import ValueType
@@ -101,15 +102,14 @@ class GraphEditor:
 
     def type_of(self, name: str) -> ValueType | None:
         """The type of a value of this graph or an outer one."""
-        found = self._values.get(name)
-        if found is not None and found.type is not None:
-            return found.type
         initializer = self._initializers.get(name)
         if initializer is not None:
             return initializer.type
-        if name in self._producers or name in self._inputs or self._outer is None:
-            return None
-        return self._outer.type_of(name)
+        info = self._values.get(name)
+        known = info.type if info is not None else None
+        if self._outer is None or not self._is_outer(name):
+            return known
+        return merge_types(known, self._outer.type_of(name))
 
     def constant(self, name: str) -> Initializer | None:
         """The initializer behind a value of this graph or an outer one, if no feed overrides it."""
@@ -247,7 +247,7 @@ class GraphEditor:
             return self.graph
         for key in list(self._renamed_captures):
             self._rename_captures(key)
-        nodes = tuple(self._nodes[key] for key in self._ordered())
+        nodes = tuple(self._nodes[key] for key in in_order(self._nodes, self._producers))
         initializers = {
             name: item
             for name, item in self._initializers.items()
@@ -260,32 +260,6 @@ class GraphEditor:
             initializers=initializers,
             values={name: info for name, info in self._values.items() if name in live},
         )
-
-    def _ordered(self) -> list[int]:
-        """Keys so that producers come first; as near to the present order as that allows.
-
-        A cycle is cut anywhere; the check after each pass then finds it.
-        """
-        order: list[int] = []
-        done: set[int] = set()
-        opened: set[int] = set()
-        for start in self._nodes:
-            stack = [start]
-            while stack:
-                key = stack[-1]
-                if key in done:
-                    stack.pop()
-                    continue
-                makers = (self._producers.get(name) for name in self._nodes[key].reads)
-                waiting = [maker for maker in makers if maker is not None and maker not in done]
-                if not waiting or key in opened:
-                    stack.pop()
-                    done.add(key)
-                    order.append(key)
-                else:
-                    opened.add(key)
-                    stack.extend(reversed(waiting))
-        return order
 
     # ------------------------------------------------------------ book-keeping
 

@@ -13,15 +13,14 @@ Permutation = tuple[int, ...]
 
 
 def permutation(editor: GraphEditor, node: Node) -> Permutation | None:
-    """The order of a Transpose's axes, None where its default depends on an unknown rank."""
+    """The order of a Transpose's axes, None where it isn't known or doesn't fit the operand."""
+    shapes = [shape_of(editor, name) for name in (node.inputs[0], node.outputs[0])]
+    ranks = {len(shape) for shape in shapes if shape is not None}
     perm = node.attributes.get("perm")
-    if perm is not None:
-        order = tuple(int(axis) for axis in perm)
-        return order if sorted(order) == list(range(len(order))) else None
-    shape = shape_of(editor, node.inputs[0])
-    if shape is None:
-        shape = shape_of(editor, node.outputs[0])
-    return tuple(reversed(range(len(shape)))) if shape is not None else None
+    if perm is None:
+        return tuple(reversed(range(ranks.pop()))) if len(ranks) == 1 else None
+    order = tuple(int(axis) for axis in perm)
+    return order if sorted(order) == list(range(len(order))) and ranks <= {len(order)} else None
 
 
 def compose(first: Permutation, second: Permutation) -> Permutation:

@@ -42,11 +42,13 @@ def data_inputs(node: Node) -> tuple[str, ...]:
 
 def blind_rank(editor: GraphEditor, node: Node) -> int | None:
     """The rank that the node's data have, None if the operator isn't blind or that is unknown."""
-    if node.domain != "" or not _is_blind(editor, node):
+    if node.domain != "":
         return None
     shapes = [shape_of(editor, name) for name in node.outputs if name]
     rank = len(shapes[0]) if shapes and shapes[0] is not None else 0
     if rank < 2 or any(shape is None or len(shape) != rank for shape in shapes):
+        return None
+    if not _is_blind(editor, node, rank):
         return None
     same_rank_only = node.op_type not in _BROADCASTING
     for name in data_inputs(node):
@@ -58,7 +60,7 @@ def blind_rank(editor: GraphEditor, node: Node) -> int | None:
     return rank
 
 
-def _is_blind(editor: GraphEditor, node: Node) -> bool:
+def _is_blind(editor: GraphEditor, node: Node, rank: int) -> bool:
     if node.op_type in _ONE_OPERAND:
         return True
     if node.op_type in _BROADCASTING:
@@ -66,8 +68,9 @@ def _is_blind(editor: GraphEditor, node: Node) -> bool:
     if node.op_type in _WITH_SCALAR_PARAMETERS:
         return all(shape_of(editor, name) == () for name in node.inputs[1:] if name)
     if node.op_type in _ALONG_ONE_AXIS:
-        return node.op_type == "Split" or "axis" in node.attributes
-    return node.op_type == "Pad" and _pads(editor, node) is not None
+        return -rank <= int(node.attributes.get("axis", 0)) < rank
+    pads = _pads(editor, node) if node.op_type == "Pad" else None
+    return pads is not None and len(pads) == 2 * rank
 
 
 def _pads(editor: GraphEditor, node: Node) -> tuple[int, ...] | None:

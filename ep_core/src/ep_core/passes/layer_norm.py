@@ -138,5 +138,4 @@ PASS = Pass(
     "LayerNormFusion",
     GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
     _rewrite,
-    aliases=("LayerNormalizationFusion",),
 )

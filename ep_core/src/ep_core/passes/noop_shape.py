@@ -29,7 +29,7 @@ def _rewrite(editor: GraphEditor, context: PassContext) -> None:
 
 
 def _only_input(editor: GraphEditor, node: Node) -> str | None:
-    """Concat, Sum, Max and the like of one operand."""
+    """Concat, Max or Min of one operand. Not Sum and Mean, which may add it to +0.0."""
     return node.inputs[0] if len(node.inputs) == 1 else None
 
 
@@ -143,13 +143,11 @@ _FINDERS: dict[str, Callable[[GraphEditor, Node], str | None]] = {
     "Expand": _expand,
     "Flatten": _flatten,
     "Max": _only_input,
-    "Mean": _only_input,
     "Min": _only_input,
     "Pad": _pad,
     "Reshape": _reshape,
     "Slice": _slice,
     "Squeeze": _squeeze,
-    "Sum": _only_input,
     "Tile": _tile,
     "Unsqueeze": _unsqueeze,
 }

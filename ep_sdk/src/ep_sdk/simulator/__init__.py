@@ -50,6 +50,7 @@ INFO = ProviderInfo(
         "lose_device_at": OptionSpec(
             0, "number of the kernel launch at which the device is lost, 0 for never", _COUNT
         ),
+        "skip": OptionSpec("", "operators, with commas between, that are not claimed", str),
         "fail_compile": OptionSpec(
             "", "'always', or operators with commas between, that compile refuses", str
         ),

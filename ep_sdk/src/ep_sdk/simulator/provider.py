@@ -10,7 +10,7 @@ from ep_core.errors import CompileError
 from ep_core.graph import Graph, Subgraph
 from ep_core.types import DeviceInfo, MemoryInfo
 from ep_sdk.kernel_provider import KernelProvider
-from ep_sdk.kernels import KernelTable
+from ep_sdk.kernels import KernelNode, KernelRow, KernelTable
 from ep_sdk.simulator import algebra, elementwise, shaping
 from ep_sdk.simulator.device import SimulatedDevice
 from ep_sdk.simulator.launch import TABLE
@@ -40,6 +40,8 @@ class SimulatorProvider(KernelProvider):
         self.simulated = SimulatedDevice(device.id, options)
         self._pool = MemoryPool(self.simulated, options["capacity"], options["alignment"])
         self._transfer = SimulatorTransfer(self.simulated)
+        self._skipped = _words(options["skip"])
+        self._refused = _words(options["fail_compile"])
 
     @property
     def memory(self) -> MemoryInfo:
@@ -69,6 +71,12 @@ class SimulatorProvider(KernelProvider):
         self.track(stream)
         return stream
 
+    def find_row(self, kernel_node: KernelNode) -> KernelRow | str:
+        """The row of the table, unless the option `skip` names the operator."""
+        if kernel_node.node.op_type in self._skipped:
+            return f"told to skip {kernel_node.node.op_type}"
+        return super().find_row(kernel_node)
+
     def get_capability(self, graph: Graph) -> Capability:
         """What the table has; raises if the option `fail_capability` says so."""
         if self.options["fail_capability"]:
@@ -78,8 +86,11 @@ class SimulatorProvider(KernelProvider):
     def compile(self, subgraph: Subgraph) -> CompiledPartition:
         """Compile, unless the option `fail_compile` says otherwise."""
         self.simulated.check()
-        refused = {word.strip() for word in self.options["fail_compile"].split(",")}
         for node in subgraph.nodes:
-            if node.op_type in refused or "always" in refused:
+            if node.op_type in self._refused or "always" in self._refused:
                 raise CompileError(f"compiling {node.op_type} failed as told")
         return super().compile(subgraph)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word.strip() for word in text.split(","))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from ep_core.contracts import API_VERSION, ExecutionProvider, ProviderFactory, ProviderInfo
 from ep_core.types import DeviceInfo
 from ep_sdk.factory import StandardFactory
@@ -38,9 +39,7 @@ def make_factory() -> ProviderFactory:
     return StandardFactory(info, _devices, _open)
 
 
-def _open(
-    info: ProviderInfo, device: DeviceInfo, options: Mapping[str, Any]
-) -> ExecutionProvider:
+def _open(info: ProviderInfo, device: DeviceInfo, options: Mapping[str, Any]) -> ExecutionProvider:
     from ep_cpu.provider import CpuProvider
 
     return CpuProvider(info, device, options)

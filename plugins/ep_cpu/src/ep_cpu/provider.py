@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ep_core.contracts import ProviderFeatures
+from ep_cpu.kernels import load_table
 from ep_sdk.kernel_provider import KernelProvider
 from ep_sdk.kernels import KernelTable
-
-from ep_cpu.kernels import load_table
 
 __all__ = ["CpuProvider"]
 

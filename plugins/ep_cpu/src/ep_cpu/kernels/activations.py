@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from ep_core.types import DataType
-from ep_sdk.kernels import Kernel, KernelNode
 
+from ep_core.types import DataType
 from ep_cpu.kernels.compound import Formula, apply_formula, compound_kernel, erf, sigmoid, softplus
 from ep_cpu.kernels.support import FLOATS, Array, as_array, text, widen
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 MakeFormula = Callable[[KernelNode], Formula]
 
@@ -24,9 +24,7 @@ def _formula(
     def add(make_formula: MakeFormula) -> MakeFormula:
         key: str | int = 0 if domain else "T"
 
-        @TABLE.kernel(
-            op_type, domain=domain, since=since, types={key: FLOATS}, writes_out=True
-        )
+        @TABLE.kernel(op_type, domain=domain, since=since, types={key: FLOATS}, writes_out=True)
         def make(node: KernelNode) -> Kernel:
             return compound_kernel(make_formula(node))
 
@@ -92,7 +90,7 @@ def _microsoft_gelu(node: KernelNode) -> Formula:
 
 
 def swish(alpha: float) -> Formula:
-    """x * sigmoid(alpha * x)."""
+    """X * sigmoid(alpha * x)."""
 
     def formula(x: Array, out: Array) -> None:
         np.multiply(x, -alpha, out=out)
@@ -138,7 +136,7 @@ def _hard_swish(node: KernelNode) -> Formula:
 
 
 def _exponential_unit(alpha: float, gamma: float, divisor: float) -> Formula:
-    """gamma * x above 0, gamma * alpha * (exp(x / divisor) - 1) below."""
+    """Gamma * x above 0, gamma * alpha * (exp(x / divisor) - 1) below."""
 
     def formula(x: Array, out: Array) -> None:
         np.minimum(x, 0, out=out)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import Kernel, KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.gather import check_indices
 from ep_cpu.kernels.support import Array, attribute_dtype, compute_dtype, text, widen
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 __all__ = ["merge_heads", "split_heads", "weigh"]
 
@@ -26,9 +26,11 @@ def split_heads(x: Array, heads: int | None, name: str) -> Array:
     if x.ndim == 4:
         return x
     if x.ndim != 3 or not heads or x.shape[2] % heads:
-        raise RunError(f"{name} of Attention has a wrong shape",
-                       expected="4 axes, or 3 and a number of heads that divides the last",
-                       got=(x.shape, heads))
+        raise RunError(
+            f"{name} of Attention has a wrong shape",
+            expected="4 axes, or 3 and a number of heads that divides the last",
+            got=(x.shape, heads),
+        )
     return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).transpose(0, 2, 1, 3)
 
 
@@ -210,12 +212,14 @@ def _attend(
 def rotate(x: Array, cos: Array, sin: Array, size: int, interleaved: bool) -> Array:
     """Rotate the first `size` elements of x [batch, length, heads, head size].
 
-    Args:
-        cos, sin: [batch, length, size / 2].
+    `cos` and `sin` are [batch, length, size / 2].
     """
     if cos.shape[-1] != size // 2 or sin.shape != cos.shape:
-        raise RunError("wrong shape of the rotary caches", expected=f"last axis {size // 2}",
-                       got=(cos.shape, sin.shape))
+        raise RunError(
+            "wrong shape of the rotary caches",
+            expected=f"last axis {size // 2}",
+            got=(cos.shape, sin.shape),
+        )
     turned = x[..., :size]
     if interleaved:
         first, second = turned[..., 0::2], turned[..., 1::2]
@@ -246,8 +250,7 @@ def _rotary_embedding(node: KernelNode) -> Kernel:
         elif x.ndim == 3 and heads > 0 and x.shape[2] % heads == 0:
             values = x.reshape(*x.shape[:2], heads, -1)
         else:
-            raise RunError("RotaryEmbedding needs 4 axes, or 3 and num_heads",
-                           got=(x.shape, heads))
+            raise RunError("RotaryEmbedding needs 4 axes, or 3 and num_heads", got=(x.shape, heads))
         if positions is not None:
             places = check_indices(positions, cos.shape[0])
             cos, sin = cos[places], sin[places]

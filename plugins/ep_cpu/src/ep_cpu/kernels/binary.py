@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import Kernel, KernelNode
 
-from ep_cpu.kernels.support import HALF, Array, as_array, check_axis, text, widen
+from ep_core.errors import RunError
+from ep_cpu.kernels.support import Array, as_array, check_axis, text, widen
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 Binary = Callable[..., Array]
 """`function(a, b, out=None)`; a numpy ufunc or something that is called like one."""
@@ -221,9 +221,7 @@ def _clip_inputs(node: KernelNode) -> Kernel:
     return run
 
 
-def clip(
-    x: Array, low: Array | None, high: Array | None, out: Array | None = None
-) -> Array:
+def clip(x: Array, low: Array | None, high: Array | None, out: Array | None = None) -> Array:
     """min(max(x, low), high); NaN stays NaN, and with low > high everything is `high`."""
     if low is None and high is None:
         if out is None:
@@ -232,9 +230,9 @@ def clip(
         return out
     if low is not None:
         x = as_array(np.maximum(x, low, out=out))
-        if high is None:
-            return x
-    return as_array(np.minimum(x, high, out=out))
+    if high is not None:
+        x = as_array(np.minimum(x, high, out=out))
+    return x
 
 
 @TABLE.kernel("Where")

@@ -7,12 +7,12 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+
 from ep_core.errors import RunError
 from ep_core.types import DataType
-from ep_sdk.kernels import Kernel, KernelNode
-
 from ep_cpu.kernels.support import HALF, Array, attribute_dtype, text
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 __all__ = ["cast", "to_float8"]
 
@@ -39,6 +39,8 @@ def cast(x: Array, dtype: np.dtype[Any], saturate: bool = True, round_mode: str 
     """Convert by the rules of the operator Cast.
 
     Args:
+        x: values of any type.
+        dtype: the type to convert to.
         saturate: float8 types: a value out of range becomes the largest, not NaN or infinity.
         round_mode: float8e8m0 only: `up`, `down` or `nearest`.
 
@@ -47,9 +49,9 @@ def cast(x: Array, dtype: np.dtype[Any], saturate: bool = True, round_mode: str 
     """
     if x.dtype == dtype:
         return x
-    if x.dtype == object:
+    if x.dtype.kind == "O":
         return _from_strings(x, dtype, saturate, round_mode)
-    if dtype == object:
+    if dtype.kind == "O":
         return _to_strings(x)
     if dtype == _EXPONENT_ONLY:
         return to_exponent(_plain(x), saturate, round_mode)
@@ -78,7 +80,8 @@ def to_float8(x: Array, dtype: np.dtype[Any], saturate: bool) -> Array:
     """Floats or integers to one of the four float8 types; NaN stays NaN."""
     if saturate:
         # The cast itself would give NaN or infinity; rounding can't leave the range again.
-        top = float(ml_dtypes.finfo(dtype).max)
+        info: Any = ml_dtypes.finfo
+        top = float(info(dtype).max)
         wide = x if x.dtype.kind == "f" else x.astype(np.float64)
         x = np.clip(wide, -top, top)
     return x.astype(dtype)
@@ -185,7 +188,7 @@ def bit_cast(x: Array, dtype: np.dtype[Any]) -> Array:
         RunError: the widths differ.
     """
     width = _bits(x.dtype)
-    if width != _bits(dtype) or object in (x.dtype, dtype):
+    if width != _bits(dtype) or "O" in (x.dtype.kind, dtype.kind):
         raise RunError("BitCast needs types of one width", got=f"{x.dtype} to {dtype}")
     if width >= 8:
         return np.ascontiguousarray(x).view(dtype).reshape(x.shape)

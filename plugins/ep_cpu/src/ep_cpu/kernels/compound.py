@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from ep_sdk.kernels import Kernel
 
 from ep_cpu.kernels.support import HALF, Array
+from ep_sdk.kernels import Kernel
 
 __all__ = ["Formula", "apply_formula", "compound_kernel", "erf", "sigmoid", "softplus"]
 

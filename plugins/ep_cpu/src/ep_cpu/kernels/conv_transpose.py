@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import Kernel, KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.compound import apply_formula, sigmoid
 from ep_cpu.kernels.support import Array, from_constant, int_list, text, widen
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 
 def add_windows(
@@ -27,6 +28,8 @@ def add_windows(
         columns: [*lead, *kernel, *count], one window per count.
         output: spatial lengths of the result.
         begin: index of the result's first element in the full sum; may be negative.
+        strides: distance of neighbouring windows, per spatial axis.
+        dilations: distance of neighbouring elements of a window, per spatial axis.
 
     Returns:
         [*lead, *output].
@@ -43,7 +46,7 @@ def add_windows(
         )
     ]
     full = np.zeros((*columns.shape[:lead], *lengths), columns.dtype)
-    everything = (slice(None),) * lead
+    everything: tuple[Any, ...] = (slice(None),) * lead
     for place in itertools.product(*map(range, kernel)):
         target = tuple(
             slice(first, first + (count - 1) * stride + 1, stride)
@@ -133,9 +136,11 @@ def _conv_transpose(node: KernelNode) -> Kernel:
 
     def run(x: Array, weight: Array, bias: Array | None = None) -> Array:
         if x.ndim < 3 or weight.ndim != x.ndim or x.shape[1] != weight.shape[0]:
-            raise RunError("input and weight of ConvTranspose don't go together",
-                           expected="[N, C, ...] and [C, M / group, ...]",
-                           got=(x.shape, weight.shape))
+            raise RunError(
+                "input and weight of ConvTranspose don't go together",
+                expected="[N, C, ...] and [C, M / group, ...]",
+                got=(x.shape, weight.shape),
+            )
         batch, channels, *spatial = x.shape
         kernel = weight.shape[2:]
         rank = len(spatial)
@@ -234,7 +239,7 @@ def _deform_conv(node: KernelNode) -> Kernel:
             columns[n, part, tap] = sampled * scale[n, g, tap]
         filters = widen(weight).reshape(groups, weight.shape[0] // groups, -1)
         product = np.matmul(filters, columns.reshape(batch, groups, -1, out_h * out_w))
-        result = product.reshape(batch, weight.shape[0], out_h, out_w)
+        result: Array = product.reshape(batch, weight.shape[0], out_h, out_w)
         if bias is not None:
             result = result + widen(bias)[:, None, None]
         return result.astype(x.dtype, copy=False)

@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import Kernel, KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.gather import check_indices
 from ep_cpu.kernels.support import Array, scalar, text, widen
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 
 def _corners(boxes: Array, centred: bool) -> Array:
@@ -55,8 +55,10 @@ def _non_max_suppression(node: KernelNode) -> Kernel:
         least: Array | None = None,
     ) -> Array:
         if boxes.ndim != 3 or scores.ndim != 3 or boxes.shape[2] != 4:
-            raise RunError("NonMaxSuppression needs [batch, n, 4] and [batch, classes, n]",
-                           got=(boxes.shape, scores.shape))
+            raise RunError(
+                "NonMaxSuppression needs [batch, n, 4] and [batch, classes, n]",
+                got=(boxes.shape, scores.shape),
+            )
         count = 0 if most is None else int(scalar(most, "max_output_boxes_per_class"))
         limit = 0.0 if overlap is None else float(scalar(overlap, "iou_threshold"))
         lowest = -math.inf if least is None else float(scalar(least, "score_threshold"))

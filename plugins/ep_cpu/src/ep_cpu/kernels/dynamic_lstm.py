@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from ep_core.errors import RunError
 from ep_core.types import DataType
-from ep_sdk.kernels import Kernel, KernelNode
-
 from ep_cpu.kernels.quantize import dynamic_parameters
 from ep_cpu.kernels.recurrent import Project, lstm_direction
 from ep_cpu.kernels.recurrent_support import Recurrence, Setup, split_activations
 from ep_cpu.kernels.support import Array
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 
 class _QuantizedWeight:
@@ -56,9 +56,7 @@ def _prepared(node: KernelNode, weight: int, scale: int, zero: int) -> _Quantize
     return _QuantizedWeight(parts[0], parts[1], parts[2])
 
 
-@TABLE.kernel(
-    "DynamicQuantizeLSTM", domain="com.microsoft", types={0: {DataType.FLOAT}}
-)
+@TABLE.kernel("DynamicQuantizeLSTM", domain="com.microsoft", types={0: {DataType.FLOAT}})
 def _dynamic_quantize_lstm(node: KernelNode) -> Kernel:
     setup = Setup.of(node)
     count = len(setup.directions)

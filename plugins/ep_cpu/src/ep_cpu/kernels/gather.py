@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import Kernel, KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.support import Array, as_array, check_axis, scalar
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 
 def check_indices(indices: Array, length: int) -> Array:
@@ -57,12 +57,16 @@ def element_grid(shape: tuple[int, ...], indices: Array, axis: int) -> tuple[Arr
         RunError: `indices` has another rank or is longer than `shape` on another axis.
     """
     if indices.ndim != len(shape):
-        raise RunError("indices have another rank than the data", expected=len(shape),
-                       got=indices.ndim)
+        raise RunError(
+            "indices have another rank than the data", expected=len(shape), got=indices.ndim
+        )
     for other, (length, wanted) in enumerate(zip(shape, indices.shape, strict=True)):
         if other != axis and wanted > length:
-            raise RunError(f"indices are longer than the data on axis {other}",
-                           expected=f"at most {length}", got=wanted)
+            raise RunError(
+                f"indices are longer than the data on axis {other}",
+                expected=f"at most {length}",
+                got=wanted,
+            )
     grid = list(np.ogrid[tuple(slice(length) for length in indices.shape)])
     grid[axis] = check_indices(indices, shape[axis])
     return tuple(grid)
@@ -84,8 +88,11 @@ def tuple_indices(shape: tuple[int, ...], indices: Array) -> tuple[Array, ...]:
     """Split the last axis of `indices` into one checked index array per leading axis of `shape`."""
     depth = indices.shape[-1] if indices.ndim else 0
     if not 1 <= depth <= len(shape):
-        raise RunError("the last axis of the indices is too long or empty",
-                       expected=f"1 to {len(shape)}", got=depth)
+        raise RunError(
+            "the last axis of the indices is too long or empty",
+            expected=f"1 to {len(shape)}",
+            got=depth,
+        )
     return tuple(check_indices(indices[..., i], shape[i]) for i in range(depth))
 
 
@@ -96,14 +103,15 @@ def _gather_nd(node: KernelNode) -> Kernel:
     def run(x: Array, indices: Array) -> Array:
         batch = x.shape[:batch_dims]
         if batch != indices.shape[:batch_dims]:
-            raise RunError("batch dimensions differ", expected=batch,
-                           got=indices.shape[:batch_dims])
+            raise RunError(
+                "batch dimensions differ", expected=batch, got=indices.shape[:batch_dims]
+            )
         count = math.prod(batch)
         flat_x = x.reshape((count, *x.shape[batch_dims:]))
         inner = indices.shape[batch_dims:-1]
         flat_indices = indices.reshape((count, math.prod(inner), indices.shape[-1]))
         places = tuple_indices(flat_x.shape[1:], flat_indices)
-        picked = flat_x[(np.arange(count)[:, None], *places)]
+        picked: Array = flat_x[(np.arange(count)[:, None], *places)]
         return picked.reshape((*batch, *inner, *picked.shape[2:]))
 
     return run
@@ -118,8 +126,11 @@ def _compress(node: KernelNode) -> Kernel:
             x = x.reshape(-1)
         along = 0 if axis is None else check_axis(int(axis), x.ndim)
         if condition.ndim != 1 or condition.size > x.shape[along]:
-            raise RunError("bad condition for Compress",
-                           expected=f"at most {x.shape[along]} flags", got=condition.shape)
+            raise RunError(
+                "bad condition for Compress",
+                expected=f"at most {x.shape[along]} flags",
+                got=condition.shape,
+            )
         return np.compress(condition, x, axis=along)
 
     return run
@@ -148,7 +159,8 @@ def _one_hot(node: KernelNode) -> Kernel:
         whole = indices.astype(np.int64)
         places = np.where(whole < 0, whole + length, whole)
         classes = np.arange(length).reshape([-1] + [1] * (indices.ndim - along))
-        return values[(np.expand_dims(places, along) == classes).astype(np.intp)]
+        result: Array = values[(np.expand_dims(places, along) == classes).astype(np.intp)]
+        return result
 
     return run
 

@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import Kernel, KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.cast import cast
 from ep_cpu.kernels.support import Array, attribute_dtype, int_list, scalar, widen
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 
 @TABLE.kernel("ConstantOfShape", since=9)
@@ -22,8 +22,10 @@ def _constant_of_shape(node: KernelNode) -> Kernel:
     def run(shape: Array) -> Array:
         lengths = int_list(shape)
         if min(lengths, default=0) < 0 or fill.size != 1:
-            raise RunError("ConstantOfShape needs lengths of at least 0 and one value",
-                           got=(lengths, fill.shape))
+            raise RunError(
+                "ConstantOfShape needs lengths of at least 0 and one value",
+                got=(lengths, fill.shape),
+            )
         return np.full(lengths, fill.reshape(-1)[0], fill.dtype)
 
     return run
@@ -35,15 +37,14 @@ def _range(node: KernelNode) -> Kernel:
         for value in (start, limit, delta):
             scalar(value, "an input of Range")
         kind = start.dtype
-        if kind.kind in "iu":
-            first, last, step = (int(value.item()) for value in (start, limit, delta))
-        else:
-            first, last, step = (float(value.item()) for value in (start, limit, delta))
+        read: Any = int if kind.kind in "iu" else float
+        first, last, step = (read(value.item()) for value in (start, limit, delta))
         if step == 0:
             raise RunError("delta of Range must not be 0")
         if kind.kind in "iu":
             count = max(0, -((first - last) // step))
-            return (np.arange(count, dtype=np.int64) * step + first).astype(kind)
+            whole: Array = np.arange(count, dtype=np.int64) * step + first
+            return whole.astype(kind)
         quotient = (last - first) / step
         if not math.isfinite(quotient):
             raise RunError("Range would not end", got=(first, last, step))
@@ -63,7 +64,7 @@ def _eye_like(node: KernelNode) -> Kernel:
         if x.ndim != 2:
             raise RunError("EyeLike needs a matrix", got=f"shape {x.shape}")
         kind = x.dtype if dtype is None else attribute_dtype(int(dtype))
-        return np.eye(*x.shape, k=offset).astype(kind)
+        return np.eye(x.shape[0], x.shape[1], k=offset).astype(kind)
 
     return run
 
@@ -171,7 +172,7 @@ def _multinomial(node: KernelNode) -> Kernel:
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         edges = np.cumsum(weights, axis=1)
         draws = _generator(node).random_sample((x.shape[0], count)) * edges[:, -1:]
-        chosen: Any = (draws[:, :, None] >= edges[:, None, :]).sum(axis=2)
+        chosen = np.asarray((draws[:, :, None] >= edges[:, None, :]).sum(axis=2))
         return chosen.astype(dtype)
 
     return run

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import Kernel, KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.softmax import log_softmax
 from ep_cpu.kernels.support import Array, text, widen
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 
 def nll_loss(
@@ -18,8 +18,11 @@ def nll_loss(
 ) -> Array:
     """Minus the weighted logs [N, C, ...] at the target classes [N, ...]."""
     if logs.ndim < 2 or target.shape != (logs.shape[0], *logs.shape[2:]):
-        raise RunError("the target doesn't fit the input", expected="[N, D1, ...] for [N, C, D1, ...]",
-                       got=(logs.shape, target.shape))
+        raise RunError(
+            "the target doesn't fit the input",
+            expected="[N, D1, ...] for [N, C, D1, ...]",
+            got=(logs.shape, target.shape),
+        )
     classes = logs.shape[1]
     skipped = np.zeros(target.shape, np.bool_) if ignored is None else target == ignored
     safe = np.where(skipped, 0, target).astype(np.int64)

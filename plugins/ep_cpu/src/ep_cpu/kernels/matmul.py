@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from ep_core.errors import RunError
 from ep_core.types import DataType
-from ep_sdk.kernels import Kernel, KernelNode
-
 from ep_cpu.kernels.support import Array, as_array, compute_dtype, text, widen
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 _LEGACY_FLOATS = {DataType.FLOAT, DataType.DOUBLE, DataType.FLOAT16}
 
 
 def matmul(a: Array, b: Array, out: Array | None = None) -> Array:
-    """numpy's matmul; 16-bit floats are multiplied and summed in float32.
+    """Numpy's matmul; 16-bit floats are multiplied and summed in float32.
 
     Raises:
         RunError: an operand is a scalar or the inner lengths differ.
@@ -24,15 +24,15 @@ def matmul(a: Array, b: Array, out: Array | None = None) -> Array:
     if a.ndim == 0 or b.ndim == 0:
         raise RunError("MatMul needs at least one dimension", got=(a.shape, b.shape))
     if a.dtype != compute_dtype(a.dtype):
-        product = np.matmul(widen(a), widen(b))
-        return np.asarray(product).astype(a.dtype)
+        return np.asarray(np.matmul(widen(a), widen(b))).astype(a.dtype)
     # A stack of matrices times one matrix is one large product, which BLAS does at full speed.
     if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous and a.shape[-1] == b.shape[0]:
         rows = a.reshape(-1, a.shape[-1])
         if out is not None and out.flags.c_contiguous:
             np.matmul(rows, b, out=out.reshape(-1, b.shape[1]))
             return out
-        return np.matmul(rows, b).reshape(*a.shape[:-1], b.shape[1])
+        product = np.asarray(np.matmul(rows, b))
+        return product.reshape(*a.shape[:-1], b.shape[1])
     return as_array(np.matmul(a, b, out=out))
 
 
@@ -73,7 +73,7 @@ def gemm(
     beta: float = 1.0,
     out: Array | None = None,
 ) -> Array:
-    """alpha * a @ b + beta * c, where `c` broadcasts to the product; no 16-bit floats."""
+    """Alpha * a @ b + beta * c, where `c` broadcasts to the product; no 16-bit floats."""
     if a.ndim != 2 or b.ndim != 2:
         raise RunError("Gemm needs two matrices", got=(a.shape, b.shape))
     product = as_array(np.matmul(a, b, out=out))
@@ -91,9 +91,7 @@ def _gemm(node: KernelNode) -> Kernel:
     transpose_a = bool(node.attr("transA", 0))
     transpose_b = bool(node.attr("transB", 0))
 
-    def run(
-        a: Array, b: Array, c: Array | None = None, *, out: Array | None = None
-    ) -> Array:
+    def run(a: Array, b: Array, c: Array | None = None, *, out: Array | None = None) -> Array:
         left = a.T if transpose_a else a
         right = b.T if transpose_b else b
         if a.dtype == compute_dtype(a.dtype):

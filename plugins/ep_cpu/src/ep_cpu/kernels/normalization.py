@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from ep_core.errors import RunError
 from ep_core.types import DataType
-from ep_sdk.kernels import Kernel, KernelNode
-
 from ep_cpu.kernels.support import Array, attribute_dtype, check_axis, compute_dtype, widen
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 _EPSILON = 1e-5
 
@@ -35,12 +35,12 @@ def _affine(scale: Array, bias: Array, mean: Array, variance: Array, epsilon: fl
 
 @TABLE.kernel("BatchNormalization")
 def _batch_normalization(node: KernelNode) -> Kernel:
-    """Inference unless the node says otherwise: is_test=0 before 7, training_mode=1 from 14 on;
-    versions 7 to 13 train when they have more than one output."""
+    """Inference unless the node says otherwise.
+
+    From version 14 on training_mode says so; before, a node with more than one output trains.
+    """
     version = node.version
-    if version < 7:
-        training = not node.attr("is_test", 0)
-    elif version < 14:
+    if version < 14:
         training = any(node.wants_output(i) for i in range(1, 5))
     else:
         training = bool(node.attr("training_mode", 0))
@@ -53,16 +53,17 @@ def _batch_normalization(node: KernelNode) -> Kernel:
 
 def _batch_inference(node: KernelNode) -> Kernel:
     epsilon = float(node.attr("epsilon", _EPSILON))
-    parameters = [node.constants[i] for i in range(1, 5)]
+    parameters: list[Any] = [node.constants[i] for i in range(1, 5)]
     ready: Any = None
     if all(value is not None for value in parameters):
-        ready = _affine(*parameters, epsilon)
+        scale, bias, mean, variance = parameters
+        ready = _affine(scale, bias, mean, variance, epsilon)
 
     def run(x: Array, scale: Array, bias: Array, mean: Array, variance: Array) -> Array:
         factor, offset = ready or _affine(scale, bias, mean, variance, epsilon)
         wide = widen(x)
         kind = wide.dtype
-        result = wide * _per_channel(factor, x.ndim).astype(kind, copy=False)
+        result: Array = wide * _per_channel(factor, x.ndim).astype(kind, copy=False)
         result += _per_channel(offset, x.ndim).astype(kind, copy=False)
         return result.astype(x.dtype, copy=False)
 
@@ -128,8 +129,10 @@ def _instance_normalization(node: KernelNode) -> Kernel:
 
     def run(x: Array, scale: Array, bias: Array) -> Array:
         if x.ndim < 3 or scale.shape != (x.shape[1],) or bias.shape != scale.shape:
-            raise RunError("InstanceNormalization needs [N, C, D1, ...] and [C]",
-                           got=(x.shape, scale.shape, bias.shape))
+            raise RunError(
+                "InstanceNormalization needs [N, C, D1, ...] and [C]",
+                got=(x.shape, scale.shape, bias.shape),
+            )
         result, _, _ = standardize(widen(x), tuple(range(2, x.ndim)), epsilon)
         result *= _per_channel(widen(scale), x.ndim)
         result += _per_channel(widen(bias), x.ndim)

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import Kernel, KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.support import Array, widen
 from ep_cpu.kernels.windows import Geometry, Window, pad_spatial
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 
 def _kernel_shape(node: KernelNode) -> tuple[int, ...]:
@@ -22,8 +22,11 @@ def _kernel_shape(node: KernelNode) -> tuple[int, ...]:
 
 def _check(x: Array, kernel: tuple[int, ...]) -> None:
     if x.ndim < 3 or len(kernel) != x.ndim - 2:
-        raise RunError("kernel_shape doesn't fit the input of a pool",
-                       expected=f"{x.ndim - 2} lengths for shape {x.shape}", got=kernel)
+        raise RunError(
+            "kernel_shape doesn't fit the input of a pool",
+            expected=f"{x.ndim - 2} lengths for shape {x.shape}",
+            got=kernel,
+        )
 
 
 def fold_windows(padded: Array, window: Window, ufunc: np.ufunc) -> Array:
@@ -89,12 +92,16 @@ def _max_with_indices(x: Array, window: Window, column_major: bool) -> tuple[Arr
     best: Array | None = None
     where: Array | None = None
     for place in itertools.product(*map(range, window.kernel)):
-        part = (slice(None), slice(None), *(
-            slice(at * dilation, at * dilation + (count - 1) * stride + 1, stride)
-            for at, dilation, stride, count in zip(
-                place, window.dilations, window.strides, window.output, strict=True
-            )
-        ))
+        part = (
+            slice(None),
+            slice(None),
+            *(
+                slice(at * dilation, at * dilation + (count - 1) * stride + 1, stride)
+                for at, dilation, stride, count in zip(
+                    place, window.dilations, window.strides, window.output, strict=True
+                )
+            ),
+        )
         value = values[part]
         index = places[part]
         if best is None or where is None:
@@ -138,7 +145,7 @@ def _average_pool(node: KernelNode) -> Kernel:
         wide = widen(x)
         total = fold_windows(pad_spatial(wide, window, 0), window, np.add)
         divisor = _counts(window, x.shape[2:], include_pad).astype(wide.dtype)
-        return np.divide(total, divisor).astype(x.dtype, copy=False)
+        return np.asarray(np.divide(total, divisor)).astype(x.dtype, copy=False)
 
     return run
 
@@ -200,6 +207,4 @@ def _global_max_pool(node: KernelNode) -> Kernel:
 @TABLE.kernel("GlobalLpPool")
 def _global_lp_pool(node: KernelNode) -> Kernel:
     order = float(node.attr("p", 2))
-    return _global(
-        lambda x, axes: _root(np.sum(_power(x, order), axis=axes, keepdims=True), order)
-    )
+    return _global(lambda x, axes: _root(np.sum(_power(x, order), axis=axes, keepdims=True), order))

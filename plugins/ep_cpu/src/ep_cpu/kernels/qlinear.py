@@ -9,15 +9,15 @@ import math
 from typing import Any
 
 import numpy as np
+
 from ep_core.errors import RunError
 from ep_core.types import DataType
-from ep_sdk.kernels import Kernel, KernelNode
-
 from ep_cpu.kernels.conv import Convolution
 from ep_cpu.kernels.matmul import matmul
 from ep_cpu.kernels.quantize import dynamic_parameters, quantize, saturated
 from ep_cpu.kernels.support import Array, optional_input, scalar
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 _EIGHT_BIT = {DataType.INT8, DataType.UINT8}
 # 255 * 255 * depth must stay below 2**24 for exact sums in float32.
@@ -100,7 +100,7 @@ def _qlinear_matmul(node: KernelNode) -> Kernel:
         y_zero: Array,
     ) -> Array:
         sums = integer_matmul(a, b, a_zero, b_zero)
-        factor = _per_row(a_scale).astype(np.float32) * b_scale.astype(np.float32)
+        factor: Array = _per_row(a_scale).astype(np.float32) * b_scale.astype(np.float32)
         factor = factor / _per_row(y_scale).astype(np.float32)
         return saturated(np.asarray(sums * factor), _per_row(y_zero), y_zero.dtype)
 
@@ -116,7 +116,7 @@ def _matmul_integer_to_float(node: KernelNode) -> Kernel:
         assert a_scale is not None
         assert b_scale is not None
         sums = integer_matmul(a, b, optional_input(inputs, 4), optional_input(inputs, 5))
-        result = sums.astype(np.float32) * (a_scale * b_scale)
+        result: Array = sums.astype(np.float32) * (a_scale * b_scale)
         bias = optional_input(inputs, 6)
         return result if bias is None else result + bias
 
@@ -152,8 +152,11 @@ def _per_filter(parameter: Array | None, weight: Array) -> Array | None:
     if parameter is None or parameter.size == 1:
         return None if parameter is None else parameter.reshape(())
     if parameter.shape != (weight.shape[0],):
-        raise RunError("wrong shape of a weight's scale or zero point",
-                       expected=(weight.shape[0],), got=parameter.shape)
+        raise RunError(
+            "wrong shape of a weight's scale or zero point",
+            expected=(weight.shape[0],),
+            got=parameter.shape,
+        )
     return parameter.reshape(-1, *[1] * (weight.ndim - 1))
 
 
@@ -167,7 +170,7 @@ def _integer_conv(
     kind = exact_type(math.prod(weight.shape[1:]))
     shifted = _offset(x, None if x_zero is None else x_zero.reshape(()), kind)
     filters = _offset(weight, _per_filter(weight_zero, weight), kind)
-    return convolution(shifted, filters, None)
+    return convolution(shifted, convolution.filters(filters), None)
 
 
 @TABLE.kernel("ConvInteger", since=10)

@@ -1,4 +1,4 @@
-"""Between floats and quantised integers: QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear."""
+"""Between floats and integers: QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import Kernel, KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.cast import cast
 from ep_cpu.kernels.support import Array, attribute_dtype, check_axis
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 __all__ = ["dynamic_parameters", "integer_range", "quantize", "saturated"]
 
@@ -62,13 +62,13 @@ def spread(parameter: Array, x: Array, axis: int, block: int) -> Array:
         expected = list(x.shape)
         expected[along] = -(-length // block)
         if list(parameter.shape) != expected:
-            raise RunError("wrong shape of a blocked scale", expected=expected,
-                           got=parameter.shape)
+            raise RunError("wrong shape of a blocked scale", expected=expected, got=parameter.shape)
         repeated = np.repeat(parameter, block, axis=along)
         return repeated[(slice(None),) * along + (slice(0, length),)]
     if parameter.shape != (length,):
-        raise RunError("wrong shape of a scale or zero point", expected=(length,),
-                       got=parameter.shape)
+        raise RunError(
+            "wrong shape of a scale or zero point", expected=(length,), got=parameter.shape
+        )
     return parameter.reshape(-1, *[1] * (x.ndim - along - 1))
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import Kernel, KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.recurrent_support import Recurrence, Setup, split_activations
 from ep_cpu.kernels.support import Array, from_constant, widen
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 __all__ = ["Project", "lstm_direction"]
 
@@ -35,8 +35,11 @@ def _check_weights(x: Array, w: Array, r: Array, gates: int, directions: int) ->
     hidden = r.shape[1]
     expected = ((directions, x.shape[-1], gates * hidden), (directions, hidden, gates * hidden))
     if (w.shape, r.shape) != expected:
-        raise RunError("weights of a recurrent layer don't fit (transposed shapes shown)",
-                       expected=expected, got=(w.shape, r.shape))
+        raise RunError(
+            "weights of a recurrent layer don't fit (transposed shapes shown)",
+            expected=expected,
+            got=(w.shape, r.shape),
+        )
     return int(hidden)
 
 
@@ -76,10 +79,13 @@ def lstm_direction(
     """Run one direction.
 
     Args:
+        walk: the batch of sequences.
+        setup: attributes of the node.
         gates: the input's part with all biases, [T, N, 4 H], in the order of the direction.
         project: state [N, H] to gates [N, 4 H], in the order input, output, forget, cell.
         state: hidden and cell state before the first step, [N, H] each.
         peephole: [3, H] for input, output and forget gate, or None.
+        activations: of the gates, of the candidate, of the output.
         couple: the forget gate is 1 - the input gate.
 
     Returns:
@@ -95,9 +101,7 @@ def lstm_direction(
         if peephole is None:
             setup.bounded(total)
             opened = gate(total[:, : 3 * hidden])
-            enter, leave, forget = (
-                opened[:, i * hidden : (i + 1) * hidden] for i in range(3)
-            )
+            enter, leave, forget = (opened[:, i * hidden : (i + 1) * hidden] for i in range(3))
         else:
             enter = gate(setup.bounded(total[:, :hidden] + peephole[0] * c))
             forget = gate(setup.bounded(total[:, 2 * hidden : 3 * hidden] + peephole[2] * c))

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.compound import sigmoid, softplus
 from ep_cpu.kernels.support import Array, int_list, text
+from ep_sdk.kernels import KernelNode
 
 __all__ = ["Activation", "Recurrence", "Setup", "sigmoid_array", "split_activations"]
 
@@ -42,7 +42,8 @@ def _elu(x: Array, alpha: float) -> Array:
 
 def _hard_sigmoid(x: Array, alpha: float, beta: float) -> Array:
     kind = x.dtype.type
-    return np.clip(x * kind(alpha) + kind(beta), 0, 1)
+    result: Array = np.clip(x * kind(alpha) + kind(beta), 0, 1)
+    return result
 
 
 _PLAIN: dict[str, Activation] = {
@@ -76,8 +77,9 @@ def split_activations(node: KernelNode, default: Sequence[str], directions: int)
     if len(names) != len(default) * directions:
         names = names * directions if len(names) == len(default) else names
     if len(names) != len(default) * directions:
-        raise RunError("wrong number of activations", expected=len(default) * directions,
-                       got=len(names))
+        raise RunError(
+            "wrong number of activations", expected=len(default) * directions, got=len(names)
+        )
     alphas = iter(node.attr("activation_alpha", ()))
     betas = iter(node.attr("activation_beta", ()))
     found = [_activation(name, alphas, betas) for name in names]
@@ -147,11 +149,11 @@ class Recurrence:
         self.steps, self.batch = self.x.shape[:2]
         counts = int_list(lengths)
         if lengths is not None and len(counts) != self.batch:
-            raise RunError("wrong number of sequence lengths", expected=self.batch,
-                           got=len(counts))
+            raise RunError("wrong number of sequence lengths", expected=self.batch, got=len(counts))
         if any(not 0 <= count <= self.steps for count in counts):
-            raise RunError("sequence length out of range", expected=f"0 to {self.steps}",
-                           got=counts)
+            raise RunError(
+                "sequence length out of range", expected=f"0 to {self.steps}", got=counts
+            )
         ragged = any(count != self.steps for count in counts)
         self._lengths = np.array(counts) if ragged else None
 
@@ -161,8 +163,9 @@ class Recurrence:
             return np.zeros((self.batch, hidden), self.x.dtype)
         first = state[:, direction] if self._setup.batch_first else state[direction]
         if first.shape != (self.batch, hidden):
-            raise RunError("wrong shape of an initial state", expected=(self.batch, hidden),
-                           got=first.shape)
+            raise RunError(
+                "wrong shape of an initial state", expected=(self.batch, hidden), got=first.shape
+            )
         return first.astype(self.x.dtype)
 
     def ordered(self, values: Array, backwards: bool) -> Array:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import Kernel, KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.binary import divide
 from ep_cpu.kernels.support import Array, check_axis, from_constant, int_list, unit_axes, widen
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 Reduce = Callable[[Array, tuple[int, ...], bool], Any]
 """`reduce(x, axes, keepdims)`; 16-bit floats come and go as float32."""
@@ -116,7 +116,7 @@ def _register(op_type: str, reduce: Reduce, first_with_input: int) -> None:
         keep = bool(node.attr("keepdims", 1))
 
         def run(x: Array) -> Array:
-            chosen = range(x.ndim) if not axes else axes
+            chosen = axes or range(x.ndim)
             return reduce_array(x, unit_axes(chosen, x.ndim), keep, reduce)
 
         return run
@@ -143,9 +143,7 @@ for _op_type, _reduce in _REDUCTIONS.items():
 # ---------------------------------------------------------------- positions of extremes
 
 
-def arg_extreme(
-    x: Array, axis: int, keep: bool, last: bool, find: Callable[..., Any]
-) -> Array:
+def arg_extreme(x: Array, axis: int, keep: bool, last: bool, find: Callable[..., Any]) -> Array:
     """Index of the largest or smallest along `axis`; the first or the last of equals."""
     if x.ndim == 0:
         return np.zeros((), np.int64)

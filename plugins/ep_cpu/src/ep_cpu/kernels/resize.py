@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import Kernel, KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.support import Array, int_list, text, unit_axes, widen
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ def _nearest(positions: Array, mode: str, scale: float) -> Array:
 
 
 def _triangle(distance: Array) -> Array:
-    return np.clip(1 - np.abs(distance), 0, 1)
+    result: Array = np.clip(1 - np.abs(distance), 0, 1)
+    return result
 
 
 def _keys(distance: Array, a: float) -> Array:
@@ -255,8 +256,11 @@ def _region(roi: Array | None, count: int, coordinates: str) -> list[tuple[float
     if coordinates != "tf_crop_and_resize":
         return None
     if roi is None or roi.size != 2 * count:
-        raise RunError("tf_crop_and_resize needs a roi", expected=f"{2 * count} values",
-                       got=None if roi is None else roi.size)
+        raise RunError(
+            "tf_crop_and_resize needs a roi",
+            expected=f"{2 * count} values",
+            got=None if roi is None else roi.size,
+        )
     values = _float_list(roi)
     return list(zip(values[:count], values[count:], strict=True))
 

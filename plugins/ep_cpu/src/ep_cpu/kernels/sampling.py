@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import Kernel, KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.support import Array, int_list, text, widen
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 _MODES = {"bilinear": "linear", "bicubic": "cubic"}
 _CUBIC_A = -0.75
@@ -37,13 +38,13 @@ def _reflect(places: Array, length: int, align: bool) -> Array:
 def _gather(image: Array, index: list[Array], padding: str, align: bool) -> Array:
     """Read image [C, *spatial] at whole indices that may lie outside. Returns [C, *places]."""
     inside = np.ones(index[0].shape, np.bool_)
-    clipped = []
+    clipped: list[Any] = [slice(None)]
     for place, length in zip(index, image.shape[1:], strict=True):
         if padding == "reflection":
             place = _reflect(place, length, align)
         inside &= (place >= 0) & (place <= length - 1)
         clipped.append(np.clip(np.rint(place), 0, length - 1).astype(np.intp))
-    values = image[(slice(None), *clipped)]
+    values: Array = image[tuple(clipped)]
     if padding != "zeros":
         return values
     return np.where(inside, values, np.zeros((), image.dtype))
@@ -100,8 +101,11 @@ def _grid_sample(node: KernelNode) -> Kernel:
     def run(x: Array, grid: Array) -> Array:
         rank = x.ndim - 2
         if grid.ndim != x.ndim or grid.shape[-1] != rank or grid.shape[0] != x.shape[0]:
-            raise RunError("grid doesn't fit the input of GridSample",
-                           expected=f"[{x.shape[0]}, ..., {rank}]", got=grid.shape)
+            raise RunError(
+                "grid doesn't fit the input of GridSample",
+                expected=f"[{x.shape[0]}, ..., {rank}]",
+                got=grid.shape,
+            )
         wide = widen(x)
         if wide.dtype.kind != "f":
             wide = wide.astype(np.float64)
@@ -127,8 +131,11 @@ def _affine_grid(node: KernelNode) -> Kernel:
         batch, _, *spatial = int_list(size)
         rank = len(spatial)
         if theta.shape != (batch, rank, rank + 1):
-            raise RunError("theta doesn't fit the size of AffineGrid",
-                           expected=(batch, rank, rank + 1), got=theta.shape)
+            raise RunError(
+                "theta doesn't fit the size of AffineGrid",
+                expected=(batch, rank, rank + 1),
+                got=theta.shape,
+            )
         kind = widen(theta).dtype
         lines = []
         for length in spatial:
@@ -141,7 +148,7 @@ def _affine_grid(node: KernelNode) -> Kernel:
         # Homogeneous coordinates from the last axis to the first: x, y, (z,) 1.
         points = np.stack([*reversed(mesh), np.ones_like(mesh[0])], axis=-1)
         flat = points.reshape(-1, rank + 1)
-        moved = np.matmul(flat, widen(theta).transpose(0, 2, 1))
+        moved: Array = np.matmul(flat, widen(theta).transpose(0, 2, 1))
         return moved.reshape(batch, *spatial, rank).astype(theta.dtype, copy=False)
 
     return run

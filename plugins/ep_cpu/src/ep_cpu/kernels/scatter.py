@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import Kernel, KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.gather import element_grid, tuple_indices
 from ep_cpu.kernels.support import Array, check_axis, int_list, text
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 # Unbuffered, so that an index that occurs several times counts several times.
 _REDUCTIONS: dict[str, np.ufunc] = {
@@ -42,8 +42,11 @@ def _scatter_elements(node: KernelNode) -> Kernel:
 
     def run(x: Array, indices: Array, updates: Array) -> Array:
         if indices.shape != updates.shape:
-            raise RunError("updates must have the shape of the indices", expected=indices.shape,
-                           got=updates.shape)
+            raise RunError(
+                "updates must have the shape of the indices",
+                expected=indices.shape,
+                got=updates.shape,
+            )
         along = check_axis(axis, x.ndim)
         return scatter(x, element_grid(x.shape, indices, along), updates, reduction)
 
@@ -75,16 +78,19 @@ def _tensor_scatter(node: KernelNode) -> Kernel:
         count = update.shape[along]
         starts = [0] * cache.shape[0] if write_indices is None else int_list(write_indices)
         if along == 0 or len(starts) != cache.shape[0] or count > longest:
-            raise RunError("bad axis, write_indices or update length of TensorScatter",
-                           got=(along, len(starts), count))
+            raise RunError(
+                "bad axis, write_indices or update length of TensorScatter",
+                got=(along, len(starts), count),
+            )
         result = cache.copy()
         for batch, start in enumerate(starts):
             places: Any = np.arange(start, start + count)
             if circular:
                 places = places % longest
             elif start < 0 or start + count > longest:
-                raise RunError("write index out of range", expected=f"0 to {longest - count}",
-                               got=start)
+                raise RunError(
+                    "write index out of range", expected=f"0 to {longest - count}", got=start
+                )
             before = (slice(None),) * (along - 1)
             result[batch][(*before, places)] = update[batch]
         return result

@@ -5,25 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import Kernel, KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.shape import split
 from ep_cpu.kernels.support import Array, check_axis, int_list, scalar
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 
 def _position(position: Array, length: int) -> int:
     index = int(scalar(position, "position"))
     if not -length <= index < length:
-        raise RunError("position outside the sequence", expected=f"-{length} <= i < {length}",
-                       got=index)
+        raise RunError(
+            "position outside the sequence", expected=f"-{length} <= i < {length}", got=index
+        )
     return index
 
 
 @TABLE.kernel("SequenceEmpty", since=11)
 def _sequence_empty(node: KernelNode) -> Kernel:
-    return lambda: []
+    return list
 
 
 @TABLE.kernel("SequenceConstruct", since=11, view=True)
@@ -49,8 +50,11 @@ def _sequence_insert(node: KernelNode) -> Kernel:
         if position is not None:
             index = int(scalar(position, "position"))
             if not -len(items) <= index <= len(items):
-                raise RunError("position outside the sequence",
-                               expected=f"-{len(items)} to {len(items)}", got=index)
+                raise RunError(
+                    "position outside the sequence",
+                    expected=f"-{len(items)} to {len(items)}",
+                    got=index,
+                )
         result = list(items)
         result.insert(index, item)
         return result

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import Kernel, KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.support import Array, check_axis, from_constant, int_list, text, unit_axes
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 
 @TABLE.kernel("Identity", view=True)
@@ -134,8 +134,9 @@ def _transpose(node: KernelNode) -> Kernel:
 
     def run(x: Array) -> Array:
         if sorted(order) != list(range(x.ndim)):
-            raise RunError("bad perm for Transpose", expected=f"a permutation of {x.ndim} axes",
-                           got=order)
+            raise RunError(
+                "bad perm for Transpose", expected=f"a permutation of {x.ndim} axes", got=order
+            )
         return x.transpose(order)
 
     return run

@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import Kernel, KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.support import Array, attribute_dtype, check_axis, scalar, widen
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 
 def _as_complex(x: Array) -> Array:
     """[..., 1] or [..., 2] (real, imaginary) as complex numbers without the last axis."""
     if x.shape[-1] not in (1, 2):
-        raise RunError("the last axis must hold real or complex numbers", expected="1 or 2",
-                       got=x.shape[-1])
+        raise RunError(
+            "the last axis must hold real or complex numbers", expected="1 or 2", got=x.shape[-1]
+        )
     wide = widen(x)
     if x.shape[-1] == 1:
         return wide[..., 0].astype(np.complex128 if wide.dtype == np.float64 else np.complex64)

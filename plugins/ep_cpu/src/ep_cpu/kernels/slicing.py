@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import Kernel, KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.support import Array, check_axis, int_list, scalar, text, unit_axes
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 
 def slice_view(
@@ -64,8 +64,7 @@ _NUMPY_MODES = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
 def pad(x: Array, before: list[int], after: list[int], mode: str, value: Any) -> Array:
     """Grow `x` at both ends of each axis; a negative amount crops first.
 
-    Args:
-        value: what the mode "constant" fills in.
+    `value` is what the mode "constant" fills in.
     """
     crop = tuple(
         slice(max(0, -low), length - max(0, -high))
@@ -118,9 +117,7 @@ def _pad_attributes(node: KernelNode) -> Kernel:
 def _pad(node: KernelNode) -> Kernel:
     mode = text(node.attr("mode", "constant"))
 
-    def run(
-        x: Array, pads: Array, value: Array | None = None, axes: Array | None = None
-    ) -> Array:
+    def run(x: Array, pads: Array, value: Array | None = None, axes: Array | None = None) -> Array:
         along = tuple(range(x.ndim)) if axes is None else unit_axes(int_list(axes), x.ndim)
         before, after = _split_pads(int_list(pads), along, x.ndim)
         if value is None or value.size == 0:
@@ -186,16 +183,18 @@ def _reverse_sequence(node: KernelNode) -> Kernel:
             raise RunError("batch_axis and time_axis must be 0 and 1", got=(batch, time))
         counts = int_list(lengths)
         if len(counts) != x.shape[batch]:
-            raise RunError("wrong number of sequence lengths", expected=x.shape[batch],
-                           got=len(counts))
+            raise RunError(
+                "wrong number of sequence lengths", expected=x.shape[batch], got=len(counts)
+            )
         longest = x.shape[time]
         result = x.copy()
         source = x.swapaxes(0, batch)
         target = result.swapaxes(0, batch)
         for index, count in enumerate(counts):
             if not 0 <= count <= longest:
-                raise RunError("sequence length out of range", expected=f"0 to {longest}",
-                               got=count)
+                raise RunError(
+                    "sequence length out of range", expected=f"0 to {longest}", got=count
+                )
             target[index, :count] = source[index, :count][::-1]
         return result
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from ep_sdk.kernels import Kernel, KernelNode
 
 from ep_cpu.kernels.support import Array, check_axis, widen
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 __all__ = ["hardmax", "log_softmax", "softmax"]
 

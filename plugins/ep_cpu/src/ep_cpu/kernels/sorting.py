@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import Kernel, KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.support import Array, check_axis, finish, scalar, widen
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 
 def _descending(x: Array) -> Array:

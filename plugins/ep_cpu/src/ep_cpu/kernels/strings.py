@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import Kernel, KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.support import Array, text
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 
 def string_array(values: Any, shape: tuple[int, ...]) -> Array:
@@ -126,8 +126,7 @@ def _tf_idf_vectorizer(node: KernelNode) -> Kernel:
         if x.ndim not in (1, 2):
             raise RunError("TfIdfVectorizer needs [C] or [N, C]", got=f"shape {x.shape}")
         rows = [count(list(row)) for row in x.reshape(-1, x.shape[-1]).tolist()]
-        result = np.array(rows, np.float32).reshape(*x.shape[:-1], width)
-        return result
+        return np.array(rows, np.float32).reshape(*x.shape[:-1], width)
 
     return run
 

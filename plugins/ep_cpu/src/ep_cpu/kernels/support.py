@@ -10,6 +10,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+
 from ep_core.errors import RunError
 from ep_core.types import DataType
 from ep_sdk.kernels import KernelNode

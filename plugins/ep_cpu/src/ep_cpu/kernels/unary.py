@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from ep_sdk.kernels import Kernel, KernelNode
 
 from ep_cpu.kernels.support import HALF, Array, as_array
 from ep_cpu.table import TABLE
+from ep_sdk.kernels import Kernel, KernelNode
 
 _UFUNCS: dict[str, np.ufunc] = {
     "Abs": np.absolute,

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from ep_core.errors import RunError
-from ep_sdk.kernels import KernelNode
 
+from ep_core.errors import RunError
 from ep_cpu.kernels.support import Array, text
+from ep_sdk.kernels import KernelNode
 
 __all__ = ["Geometry", "Window", "pad_spatial", "window_view"]
 
@@ -81,8 +82,10 @@ class Geometry:
                 got=lengths,
             )
         if min((*kernel, *strides, *dilations), default=1) < 1:
-            raise RunError("kernel_shape, strides and dilations must be positive",
-                           got=(tuple(kernel), strides, dilations))
+            raise RunError(
+                "kernel_shape, strides and dilations must be positive",
+                got=(tuple(kernel), strides, dilations),
+            )
         columns = []
         for axis, length in enumerate(spatial):
             reach = dilations[axis] * (kernel[axis] - 1) + 1
@@ -101,9 +104,7 @@ class Geometry:
             output=output,
         )
 
-    def _pads(
-        self, length: int, reach: int, stride: int, low: int, high: int
-    ) -> tuple[int, int]:
+    def _pads(self, length: int, reach: int, stride: int, low: int, high: int) -> tuple[int, int]:
         if self.auto_pad == "VALID":
             return 0, 0
         if self.auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
@@ -141,7 +142,7 @@ def pad_spatial(x: Array, window: Window, value: float) -> Array:
         )
     ]
     padded = np.full((*lead, *lengths), value, dtype=x.dtype)
-    inner = tuple(
+    inner: Any = tuple(
         slice(low, low + length) for low, length in zip(window.before, spatial, strict=True)
     )
     padded[(..., *inner)] = x

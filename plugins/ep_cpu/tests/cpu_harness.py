@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+from onnx import helper
+
 from ep_core.graph import Subgraph
 from ep_core.load import load_model
 from ep_cpu import ep_provider_factory
-from onnx import helper
 
 
 def open_provider():
@@ -18,7 +19,7 @@ def open_provider():
 PROVIDER = open_provider()
 
 
-class Unsupported(Exception):
+class UnsupportedError(Exception):
     """The provider doesn't claim a node."""
 
 
@@ -31,7 +32,7 @@ def run_model(model: onnx.ModelProto, feeds):
     capability = PROVIDER.get_capability(graph)
     for node, support in zip(graph.nodes, capability.nodes, strict=True):
         if not support.supported:
-            raise Unsupported(f"{node.key}: {support.reason}")
+            raise UnsupportedError(f"{node.key}: {support.reason}")
     subgraph = Subgraph.cut(graph, range(len(graph.nodes)))
     program = PROVIDER.compile(subgraph)
     constants = {name: value.numpy() for name, value in graph.initializers.items()}
@@ -49,20 +50,17 @@ def run_model(model: onnx.ModelProto, feeds):
     return [found[name] if name in found else by_name[name] for name in graph.output_names]
 
 
-def run_op(op_type, inputs, opset, *, outputs=1, domain="", out_types=None, **attributes):
-    """Run one operator on arrays (None for an input left out); returns a list of outputs."""
+def run_op(op_type, inputs, opset, *, outputs=1, domain="", shapes=True, **attributes):
+    """Run one operator on arrays (None for an input left out); returns a list of outputs.
+
+    With `shapes=False` the model doesn't declare any, so that only a run can find them wrong.
+    """
     names = [f"in{i}" if value is not None else "" for i, value in enumerate(inputs)]
     present = [(n, v) for n, v in zip(names, inputs, strict=True) if v is not None]
     results = [f"out{i}" for i in range(outputs)]
     node = helper.make_node(op_type, names, results, domain=domain, **attributes)
-    infos = [_value_info(name, value) for name, value in present]
-    declared = out_types or [None] * outputs
-    out_infos = [
-        onnx.ValueInfoProto(name=name)
-        if kind is None
-        else helper.make_value_info(name, kind)
-        for name, kind in zip(results, declared, strict=True)
-    ]
+    infos = [_value_info(name, value, shapes) for name, value in present]
+    out_infos = [onnx.ValueInfoProto(name=name) for name in results]
     graph = helper.make_graph([node], "one", infos, out_infos)
     imports = [helper.make_opsetid("", opset)]
     if domain:
@@ -72,11 +70,11 @@ def run_op(op_type, inputs, opset, *, outputs=1, domain="", out_types=None, **at
     return run_model(model, [value for _, value in present])
 
 
-def _value_info(name, value):
+def _value_info(name, value, shapes):
     if isinstance(value, list):
         element = helper.make_tensor_type_proto(_elem_type(value[0]), None)
         return helper.make_value_info(name, helper.make_sequence_type_proto(element))
-    return helper.make_tensor_value_info(name, _elem_type(value), value.shape)
+    return helper.make_tensor_value_info(name, _elem_type(value), value.shape if shapes else None)
 
 
 def _elem_type(value):

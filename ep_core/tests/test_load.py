@@ -1,0 +1,553 @@
+"""Sources, headers, names, constants, limits: everything but external data and inference."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from ep_core.errors import (
+    EpError,
+    InvalidModelError,
+    ModelLimitError,
+    NotSupportedError,
+    OptionError,
+)
+from ep_core.graph import Graph
+from ep_core.load import LoadLimits, load_model
+from ep_core.types import DataType, TensorType
+
+FLOAT, INT64, BOOL, STRING = (
+    TensorProto.FLOAT,
+    TensorProto.INT64,
+    TensorProto.BOOL,
+    TensorProto.STRING,
+)
+info = helper.make_tensor_value_info
+node = helper.make_node
+
+
+def model(nodes, inputs=None, outputs=None, initializers=(), *, opset=17, ir=8, **graph):
+    inputs = [info("x", FLOAT, ["N", 2])] if inputs is None else inputs
+    outputs = [info("y", FLOAT, None)] if outputs is None else outputs
+    body = helper.make_graph(nodes, "g", inputs, outputs, list(initializers), **graph)
+    imports = opset if isinstance(opset, list) else [helper.make_opsetid("", opset)]
+    return helper.make_model(body, opset_imports=imports, ir_version=ir)
+
+
+def graph_of(proto, **options) -> Graph:
+    return load_model(proto, **options).graph
+
+
+def body(nodes, outputs, inputs=(), initializers=()):
+    values = [helper.make_empty_tensor_value_info(name) for name in outputs]
+    fed = [helper.make_empty_tensor_value_info(name) for name in inputs]
+    return helper.make_graph(nodes, "body", fed, values, list(initializers))
+
+
+RELU = [node("Relu", ["x"], ["y"])]
+
+
+# ---------------------------------------------------------------- sources
+
+
+def test_path_bytes_and_proto_give_the_same_graph(tmp_path):
+    proto = model(RELU)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(proto.SerializeToString())
+    before = proto.SerializeToString()
+    sources = [path, str(path), os.fsencode(path).decode(), before, bytearray(before), proto]
+    for source in sources:
+        graph = load_model(source).graph
+        assert [n.op_type for n in graph.nodes] == ["Relu"]
+        assert graph.input_names == ("x",)
+    assert proto.SerializeToString() == before
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "empty"),
+        (b"\xff\xfe garbage \x00", "no ONNX model"),
+        (b"<!DOCTYPE html><html></html>", "no ONNX model"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "no ONNX model"),
+        (model(RELU).SerializeToString()[:-7], "no ONNX model"),
+        (onnx.ModelProto(ir_version=8).SerializeToString(), "no graph"),
+        (onnx.ModelProto(graph=model(RELU).graph).SerializeToString(), "IR version 0"),
+    ],
+)
+def test_what_is_no_model(tmp_path, content, message):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(content)
+    with pytest.raises(InvalidModelError, match=message):
+        load_model(path)
+    with pytest.raises(InvalidModelError, match=message):
+        load_model(content)
+
+
+def test_what_is_no_file(tmp_path):
+    with pytest.raises(InvalidModelError, match="There is no model file"):
+        load_model(tmp_path / "missing.onnx")
+    with pytest.raises(InvalidModelError, match="a directory"):
+        load_model(tmp_path)
+    with pytest.raises(InvalidModelError, match="can't be read"):
+        load_model(str(tmp_path / "a\0b"))
+    with pytest.raises(InvalidModelError, match="NoneType"):
+        load_model(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.onnx")
+    with pytest.raises(InvalidModelError, match="a special file"):
+        load_model(tmp_path / "pipe.onnx")
+
+
+def test_protobuf_nested_too_deeply_is_an_error_of_ours():
+    proto = model(RELU)
+    graph = proto.graph
+    for _ in range(60):
+        branch = graph.node.add(op_type="If", input=["x"], output=["o"]).attribute.add()
+        branch.name, branch.type = "then_branch", onnx.AttributeProto.GRAPH
+        graph = branch.g
+    with pytest.raises(InvalidModelError, match="no ONNX model"):
+        load_model(proto)
+
+
+def test_metadata():
+    proto = model(RELU)
+    proto.producer_name = "maker"
+    proto.domain = "org.example"
+    proto.doc_string = "about the model"
+    proto.graph.doc_string = "about the graph"
+    proto.model_version = 7
+    helper.set_model_props(proto, {"author": "somebody"})
+    metadata = load_model(proto).metadata
+    assert metadata.producer_name == "maker"
+    assert metadata.graph_name == "g"
+    assert metadata.domain == "org.example"
+    assert metadata.description == "about the model"
+    assert metadata.graph_description == "about the graph"
+    assert metadata.version == 7
+    assert metadata.custom_metadata_map == {"author": "somebody"}
+
+
+def test_names_that_are_not_utf8():
+    data = model(RELU).SerializeToString()
+    for field in (b"Relu", b"\x01y", b"\x01x"):
+        broken = data.replace(field, field[:-1] + b"\xff")
+        assert broken != data
+        with pytest.raises(InvalidModelError):
+            load_model(broken)
+
+
+# ---------------------------------------------------------------- versions
+
+
+def test_every_opset_up_to_the_newest_loads():
+    newest = onnx.defs.onnx_opset_version()
+    for version in range(1, newest + 1):
+        (relu,) = graph_of(model(RELU, opset=version)).nodes
+        assert relu.since_version == max(v for v in (1, 6, 13, 14) if v <= version)
+
+
+def test_a_newer_opset_says_what_the_newest_is():
+    newest = onnx.defs.onnx_opset_version()
+    with pytest.raises(NotSupportedError, match=f"at most {newest}"):
+        load_model(model(RELU, opset=newest + 1))
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 99)]
+    with pytest.raises(NotSupportedError, match=r"domain 'ai\.onnx\.ml'"):
+        load_model(model(RELU, opset=imports))
+
+
+def test_a_newer_ir_version_is_refused():
+    with pytest.raises(NotSupportedError, match="IR version"):
+        load_model(model(RELU, ir=onnx.IR_VERSION + 1))
+
+
+def test_opset_imports():
+    twice = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx", 17)]
+    assert graph_of(model(RELU, opset=twice)).opsets == {"": 17}
+    differing = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx", 16)]
+    with pytest.raises(InvalidModelError, match="two versions"):
+        load_model(model(RELU, opset=differing))
+    with pytest.raises(InvalidModelError, match="impossible version"):
+        load_model(model(RELU, opset=[helper.make_opsetid("", 0)]))
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 2**40)]
+    with pytest.raises(InvalidModelError, match="impossible version"):
+        load_model(model(RELU, opset=imports))
+    none = model(RELU)
+    del none.opset_import[:]
+    with pytest.raises(InvalidModelError, match="doesn't import"):
+        load_model(none)
+    none.ir_version = 2
+    assert graph_of(none).opsets == {"": 1}
+
+
+def test_other_domains_pass_through_with_the_version_of_their_domain():
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    imports.append(helper.make_opsetid("org.example", 5))
+    nodes = [
+        node("Gelu", ["x"], ["a"], domain="com.microsoft"),
+        node("Twist", ["a"], ["y"], domain="org.example", strength=0.5),
+    ]
+    first, second = graph_of(model(nodes, opset=imports)).nodes
+    assert (first.key, first.since_version) == ("com.microsoft.Gelu", 1)
+    assert (second.key, second.since_version) == ("org.example.Twist", 5)
+    assert second.attributes["strength"] == 0.5
+    with pytest.raises(InvalidModelError, match=r"'org\.example', which the model doesn't import"):
+        load_model(model(nodes, opset=imports[:2]))
+
+
+def test_ai_onnx_is_the_default_domain():
+    (relu,) = graph_of(model([node("Relu", ["x"], ["y"], domain="ai.onnx")])).nodes
+    assert (relu.domain, relu.since_version) == ("", 14)
+
+
+# ---------------------------------------------------------------- schemas
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (node("Rellu", ["x"], ["y"]), "Did you mean 'Relu'"),
+        (node("Gelu", ["x"], ["y"]), "expected opset 20 or newer"),
+        (node("Relu", [], ["y"]), "wrong number of inputs; expected 1; got 0"),
+        (node("Add", ["x", "x", "x"], ["y"]), "wrong number of inputs"),
+        (node("Relu", ["x"], ["y", "z"]), "wrong number of outputs"),
+        (node("Add", ["x", ""], ["y"]), "leaves out input 1"),
+        (node("Softmax", ["x"], ["y"], axes=1), "no attribute 'axes'. Did you mean 'axis'"),
+        (node("Softmax", ["x"], ["y"], axis=1.5), "wrong type; expected INT"),
+        (node("Cast", ["x"], ["y"]), "lacks the required attribute 'to'"),
+        (node("Cast", ["x"], ["y"], to=9999), "undefined element type"),
+        (node("Cast", ["x"], ["y"], to=0), "undefined element type"),
+        (node("Upsample", ["x", "x"], ["y"]), "deprecated since opset 10"),
+        (node("Softmax", ["x"], ["y"], axis=2**40), "out of range"),
+        (node("Einsum", ["x"], ["y"], equation="\0\0\0"), "malformed equation"),
+        (node("Split", ["x"], ["y", "z"], num_outputs=3), "no attribute 'num_outputs'"),
+    ],
+)
+def test_nodes_that_break_their_schema(bad, message):
+    with pytest.raises(InvalidModelError, match=message):
+        load_model(model([bad]))
+
+
+def test_what_tools_write_and_runtimes_take():
+    # ONNX Runtime's own optimiser saves LayerNormalization below the opset it came with.
+    early = [node("LayerNormalization", ["x", "x"], ["y"], axis=-1, __note="from a tool")]
+    (norm,) = graph_of(model(early, opset=12)).nodes
+    assert norm.since_version == 17
+    old = model([node("Relu", ["x"], ["y"])], ir=1)
+    old.graph.node[0].attribute.add(name="consumed_inputs", ints=[0])  # states no type
+    del old.opset_import[:]
+    (relu,) = graph_of(old).nodes
+    assert relu.attributes["consumed_inputs"] == (0,)
+
+
+def test_attributes_of_every_kind():
+    tensor = numpy_helper.from_array(np.array([1.5], np.float32))
+    inner = helper.make_graph([], "inner", [], [info("x", FLOAT, None)])
+    kind = helper.make_tensor_type_proto(FLOAT, [2])
+    custom = node(
+        "Op", ["x"], ["y"], domain="mine", i=1, f=1.0, s="text", ints=[1, 2], floats=[1.0, 0.25],
+        strings=["a", "b"], t=tensor, g=inner, tp=kind, raw=b"\xff\x00",
+    )  # fmt: skip
+    custom.attribute.add(name="empty", type=onnx.AttributeProto.FLOATS)
+    custom.attribute.add(name="tensors", type=onnx.AttributeProto.TENSORS, tensors=[tensor])
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
+    (loaded,) = graph_of(model([custom], opset=imports)).nodes
+    found = loaded.attributes
+    assert (found["i"], found["f"], found["s"]) == (1, 1.0, "text")
+    assert isinstance(found["f"], float)
+    assert (found["ints"], found["floats"], found["strings"]) == ((1, 2), (1.0, 0.25), ("a", "b"))
+    assert found["t"].tolist() == [1.5]
+    assert found["tensors"][0].tolist() == [1.5]
+    assert found["tp"] == TensorType(DataType.FLOAT, (2,))
+    assert found["raw"] == b"\xff\x00"
+    assert found["empty"] == ()
+    assert loaded.bodies["g"].output_names == ("x",)
+
+
+def test_an_attribute_set_twice_and_a_reference_outside_of_a_function():
+    twice = model([node("Softmax", ["x"], ["y"], axis=1)])
+    twice.graph.node[0].attribute.append(twice.graph.node[0].attribute[0])
+    with pytest.raises(InvalidModelError, match="set twice"):
+        load_model(twice)
+    stray = model([node("Softmax", ["x"], ["y"])])
+    stray.graph.node[0].attribute.add(name="axis", type=2, ref_attr_name="axis")
+    with pytest.raises(InvalidModelError, match="outside of any function"):
+        load_model(stray)
+
+
+def test_node_names_are_unique():
+    nodes = [
+        node("Relu", ["x"], ["a"], name="n"),
+        node("Relu", ["a"], ["b"], name="n_1"),
+        node("Relu", ["b"], ["c"], name="n"),
+        node("Relu", ["c"], ["y"]),
+    ]
+    assert [n.name for n in graph_of(model(nodes)).nodes] == ["n", "n_1", "n_2", "Relu_3"]
+
+
+# ---------------------------------------------------------------- structure
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([node("Relu", ["xx"], ["y"])], "'xx', used by node 'Relu_0'.*nowhere.*mean 'x'"),
+        ([node("Neg", ["x"], ["y"]), node("Relu", ["x"], ["y"])], "'y' is defined twice"),
+        ([node("Relu", ["x"], ["x"])], "'x' is defined twice"),
+        ([node("Relu", ["x"], ["w"])], "'w' is defined twice"),
+        ([node("Mul", ["h", "x"], ["y"]), node("Neg", ["x"], ["h"])], "not in topological order"),
+        (
+            [node("Neg", ["b"], ["a"]), node("Abs", ["a"], ["b"])],
+            "cycle: 'Abs_1' -> 'Neg_0' -> 'Abs_1'",
+        ),
+        ([node("Add", ["x", "y"], ["y"])], "cycle: 'Add_0' -> 'Add_0'"),
+        ([node("Relu", ["x"], ["z"])], "'y', used by the outputs of graph 'g', is defined nowhere"),
+        ([node("Constant", [], ["w"], value_float=1.0)], "'w' is defined twice"),
+    ],
+)
+def test_how_values_relate(nodes, message):
+    weight = numpy_helper.from_array(np.ones(2, np.float32), "w")
+    with pytest.raises(InvalidModelError, match=message):
+        load_model(model(nodes, initializers=[weight]))
+
+
+def test_graphs_with_bad_ends():
+    weight = numpy_helper.from_array(np.ones(2, np.float32), "w")
+    with pytest.raises(InvalidModelError, match="'w' is defined twice"):
+        load_model(model(RELU, initializers=[weight, weight]))
+    with pytest.raises(InvalidModelError, match="initializer has no name"):
+        load_model(model(RELU, initializers=[numpy_helper.from_array(np.ones(2))]))
+    with pytest.raises(InvalidModelError, match="'x' is defined twice"):
+        load_model(model(RELU, [info("x", FLOAT, [2]), info("x", FLOAT, [2])]))
+    with pytest.raises(InvalidModelError, match="without a usable name"):
+        load_model(model(RELU, [info("x", FLOAT, [2]), info("", FLOAT, [2])]))
+    with pytest.raises(InvalidModelError, match="'x' has no type"):
+        load_model(model(RELU, [helper.make_empty_tensor_value_info("x")]))
+    with pytest.raises(InvalidModelError, match="no outputs"):
+        load_model(model(RELU, outputs=[]))
+
+
+@pytest.mark.parametrize("role", ["input", "output", "value_info", "initializer", "sequence"])
+def test_undefined_element_types(role):
+    proto = model(RELU, value_info=[info("q", FLOAT, [1])])
+    if role == "initializer":
+        proto.graph.initializer.add(name="w", data_type=9999, dims=[1], raw_data=b"1234")
+    elif role == "sequence":
+        element = proto.graph.input.add(name="s").type.sequence_type.elem_type
+        element.tensor_type.elem_type = 9999
+    else:
+        getattr(proto.graph, role)[0].type.tensor_type.elem_type = 9999
+    with pytest.raises(InvalidModelError, match=r"undefined element type.*9999"):
+        load_model(proto)
+
+
+def test_an_input_may_be_an_output_and_so_may_a_constant():
+    outputs = [info("x", FLOAT, None), info("c", FLOAT, None)]
+    graph = graph_of(model([node("Constant", [], ["c"], value_float=2.0)], outputs=outputs))
+    assert graph.output_names == ("x", "c")
+    assert graph.nodes == ()
+    assert graph.constant("c").numpy() == np.float32(2)
+
+
+# ---------------------------------------------------------------- constants and inputs
+
+
+def test_constants_become_initializers():
+    values = {
+        "value": numpy_helper.from_array(np.array([[1, 2]], np.int64)),
+        "value_float": 0.5,
+        "value_floats": [0.5, 1.0],
+        "value_int": 3,
+        "value_ints": [3, 4],
+        "value_string": "one",
+        "value_strings": ["one", "two"],
+    }
+    nodes = [node("Constant", [], [key], **{key: value}) for key, value in values.items()]
+    graph = graph_of(model([*RELU, *nodes]))
+    arrays = {name: graph.initializers[name].numpy() for name in values}
+    assert [n.op_type for n in graph.nodes] == ["Relu"]
+    assert arrays["value"].tolist() == [[1, 2]]
+    assert arrays["value_float"].dtype == np.float32
+    assert arrays["value_float"].shape == ()
+    assert arrays["value_floats"].tolist() == [0.5, 1.0]
+    assert arrays["value_int"].dtype == np.int64
+    assert arrays["value_ints"].tolist() == [3, 4]
+    assert arrays["value_string"].item() == "one"
+    assert arrays["value_strings"].tolist() == ["one", "two"]
+    assert not arrays["value_ints"].flags.writeable
+
+
+@pytest.mark.parametrize(
+    "constant",
+    [
+        node("Constant", [], ["c"]),
+        node("Constant", [], ["c"], value_int=1, value_float=1.0),
+        node("Constant", [], ["c"], value_int=1.0),
+        node("Constant", [], ["c"], __private=1),
+        node("Constant", ["x"], ["c"], value_int=1),
+        node("Constant", [], ["c", "d"], value_int=1),
+        node("Constant", [], ["c"], value_string=b"\xff"),
+    ],
+)
+def test_malformed_constants(constant):
+    with pytest.raises(InvalidModelError):
+        load_model(model([*RELU, constant]))
+
+
+@pytest.mark.parametrize("ir", [3, 4, 8])
+def test_initializers_that_are_inputs(ir):
+    weight = numpy_helper.from_array(np.ones(2, np.float32), "w")
+    inputs = [info("x", FLOAT, [2]), info("w", FLOAT, [2])]
+    proto = model([node("Add", ["x", "w"], ["y"])], inputs, initializers=[weight], ir=ir)
+    graph = graph_of(proto)
+    if ir < 4:
+        assert graph.input_names == ("x",)
+        assert graph.constant("w") is not None
+    else:
+        assert graph.input_names == ("x", "w")
+        assert graph.overridable == {"w"}
+        assert graph.constant("w") is None
+
+
+def test_a_default_that_can_be_overridden_is_not_used_for_shapes():
+    shape = numpy_helper.from_array(np.array([3, 2], np.int64), "s")
+    inputs = [info("x", FLOAT, [6]), info("s", INT64, [2])]
+    proto = model([node("Reshape", ["x", "s"], ["y"])], inputs, initializers=[shape])
+    assert graph_of(proto).values["y"].type.static_shape is None
+
+
+# ---------------------------------------------------------------- bodies
+
+
+def if_model(then_branch, else_branch, *before, **more):
+    nodes = [*before, node("If", ["c"], ["y"], then_branch=then_branch, else_branch=else_branch)]
+    inputs = [info("x", FLOAT, [2]), info("c", BOOL, [])]
+    return model(nodes, inputs, **more)
+
+
+def test_bodies_capture_outer_values():
+    constant = numpy_helper.from_array(np.ones(2, np.float32), "k")
+    then = body([node("Add", ["h", "k"], ["t"])], ["t"], initializers=[constant])
+    otherwise = body([node("Constant", [], ["e"], value_floats=[0.0, 0.0])], ["e"])
+    graph = graph_of(if_model(then, otherwise, node("Neg", ["x"], ["h"])))
+    conditional = graph.nodes[1]
+    assert conditional.captures == ("h",)
+    assert set(conditional.bodies) == {"then_branch", "else_branch"}
+    branch = conditional.bodies["then_branch"]
+    assert branch.type_of("h") == TensorType(DataType.FLOAT, (2,))
+    assert branch.type_of("t") == TensorType(DataType.FLOAT, (2,))
+    assert conditional.bodies["else_branch"].nodes == ()
+    assert graph.type_of("y") == TensorType(DataType.FLOAT, (2,))
+
+
+def test_names_of_bodies_that_hide_outer_ones_are_renamed():
+    inner = body([node("Cast", ["x"], ["h"], to=INT64), node("Neg", ["h"], ["t"])], ["t"])
+    nested = body(
+        [
+            node("Cast", ["x"], ["h"], to=INT64),
+            node("If", ["c"], ["e"], then_branch=inner, else_branch=body([], ["h"])),
+        ],
+        ["e"],
+    )
+    then = body([node("Cast", ["h"], ["t"], to=INT64)], ["t"])
+    graph = graph_of(if_model(then, nested, node("Neg", ["x"], ["h"]), outputs=[info("y", 7, [2])]))
+    conditional = graph.nodes[1]
+    outer = conditional.bodies["else_branch"]
+    assert conditional.bodies["then_branch"].nodes[0].inputs == ("h",)
+    (renamed,) = outer.nodes[0].outputs
+    assert renamed != "h"
+    assert outer.nodes[1].bodies["else_branch"].output_names == (renamed,)
+    deepest = outer.nodes[1].bodies["then_branch"]
+    assert deepest.nodes[0].outputs == deepest.nodes[1].inputs
+    assert deepest.nodes[0].outputs[0] not in ("h", renamed)
+    assert deepest.type_of("t") == TensorType(DataType.INT64, (2,))
+
+
+def test_errors_inside_bodies():
+    good = body([node("Neg", ["x"], ["e"])], ["e"])
+    bad = body([node("Neg", ["hh"], ["t"])], ["t"])
+    with pytest.raises(InvalidModelError, match=r"'hh', used by node 'Neg_0'.*mean 'h'"):
+        load_model(if_model(bad, good, node("Neg", ["x"], ["h"])))
+    late = if_model(body([node("Neg", ["h"], ["t"])], ["t"]), good)
+    late.graph.node.append(node("Neg", ["x"], ["h"]))
+    with pytest.raises(InvalidModelError, match="not in topological order"):
+        load_model(late)
+    with pytest.raises(InvalidModelError, match="cycle"):
+        load_model(if_model(body([node("Neg", ["y"], ["t"])], ["t"]), good))
+    with pytest.raises(InvalidModelError, match="doesn't fit the node"):
+        load_model(if_model(body([], ["x", "x"]), good))
+    loop = node("Loop", ["", "c"], ["y"], body=good)
+    with pytest.raises(InvalidModelError, match="doesn't fit the node"):
+        load_model(model([loop], [info("x", FLOAT, [2]), info("c", BOOL, [])]))
+    scan = node("Scan", ["x"], ["y"], num_scan_inputs=2, body=body([], ["i"], ["i"]))
+    with pytest.raises(InvalidModelError, match="wrong num_scan_inputs"):
+        load_model(model([scan]))
+
+
+# ---------------------------------------------------------------- limits
+
+
+def nested_ifs(depth):
+    inner = body([node("Neg", ["x"], ["o0"])], ["o0"])
+    for level in range(1, depth):
+        other = body([node("Neg", ["x"], [f"e{level}"])], [f"e{level}"])
+        branch = node("If", ["c"], [f"o{level}"], then_branch=inner, else_branch=other)
+        inner = body([branch], [f"o{level}"])
+    return if_model(inner, body([node("Neg", ["x"], ["e"])], ["e"]))
+
+
+def test_limits_name_themselves(tmp_path):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model(RELU).SerializeToString())
+    with pytest.raises(ModelLimitError, match=r"max_file_bytes.*LoadLimits\(max_file_bytes="):
+        load_model(path, limits=LoadLimits(max_file_bytes=10))
+    with pytest.raises(ModelLimitError, match="max_file_bytes"):
+        load_model(model(RELU), limits=LoadLimits(max_file_bytes=10))
+    chain = [node("Neg", ["x"], ["a"]), node("Neg", ["a"], ["y"])]
+    with pytest.raises(ModelLimitError, match="max_nodes"):
+        load_model(model(chain), limits=LoadLimits(max_nodes=1))
+    weights = [numpy_helper.from_array(np.ones(3, np.float32), name) for name in "ab"]
+    with pytest.raises(ModelLimitError, match="max_initializers"):
+        load_model(model(RELU, initializers=weights), limits=LoadLimits(max_initializers=1))
+    with pytest.raises(ModelLimitError, match="max_tensor_bytes"):
+        load_model(model(RELU, initializers=weights), limits=LoadLimits(max_tensor_bytes=11))
+    load_model(model(RELU, initializers=weights), limits=LoadLimits(max_tensor_bytes=12))
+    with pytest.raises(ModelLimitError, match="max_nesting_depth"):
+        load_model(nested_ifs(5), limits=LoadLimits(max_nesting_depth=4))
+    load_model(nested_ifs(5), limits=LoadLimits(max_nesting_depth=5))
+    load_model(nested_ifs(28))
+
+
+# ---------------------------------------------------------------- free dimensions
+
+
+def test_free_dimensions():
+    proto = model([node("Shape", ["x"], ["s"]), *RELU], outputs=[info("y", FLOAT, ["N", 2])])
+    graph = graph_of(proto, free_dimensions={"N": 5})
+    assert graph.inputs[0].type == TensorType(DataType.FLOAT, (5, 2))
+    assert graph.outputs[0].type == TensorType(DataType.FLOAT, (5, 2))
+    assert graph.type_of("y") == TensorType(DataType.FLOAT, (5, 2))
+    with pytest.raises(OptionError, match=r"dimension called 'M'.*Known: N"):
+        load_model(proto, free_dimensions={"M": 5})
+    with pytest.raises(OptionError, match="0 or more"):
+        load_model(proto, free_dimensions={"N": -1})
+
+
+# ---------------------------------------------------------------- speed of refusal
+
+
+def test_large_malformed_graphs_are_refused_quickly():
+    chain = [node("Neg", [f"v{i + 1}"], [f"v{i}"]) for i in range(5000)]
+    for nodes in (chain, [*chain, node("Neg", ["v0"], ["v5000"])]):
+        started = time.perf_counter()
+        with pytest.raises(EpError):
+            load_model(model(nodes, outputs=[info("v0", FLOAT, None)]))
+        assert time.perf_counter() - started < 5
