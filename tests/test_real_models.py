@@ -16,13 +16,21 @@ from ep_core import InferenceSession
 from pretrained import MODELS, fetch
 from pretrained.samples import Feeds, sample_feeds, speech_windows, synthetic_speech
 
-PLAIN_FLOAT = {"rtol": 1e-3, "atol": 2e-5}
-"""float32 sums in another order, through tens of layers: the outputs are probabilities or unit-size
-features, so 2e-5 is about 200 roundings of 1.0 (2**-23 = 1.2e-7)."""
+PLAIN_FLOAT = {"rtol": 1e-3, "atol": 1e-4}
+"""float32 sums in another order, through tens of layers. ONNX Runtime's own results with and
+without its optimisations differ by up to 1.5e-5 here."""
+LOGARITHM = {"rtol": 0.0, "atol": 2e-3}
+"""The net takes the logarithm of the power in nearly silent bands, where rounding is all there is:
+ONNX Runtime's own results with and without its optimisations differ by 8e-4."""
 DYNAMIC_INT8 = {"rtol": 0.0, "atol": 0.15}
 """Activations are rounded to 8 bits at run time. A last-bit difference before such a rounding moves
-a value by a whole step (1/255 of its range), and a recurrent net carries that on."""
-TOLERANCE = {name: DYNAMIC_INT8 if name == "arabic-marks" else PLAIN_FLOAT for name in MODELS}
+a value by a whole step (1/255 of its range), and a recurrent net carries that on. The outputs are
+scores up to 18."""
+TOLERANCE = {
+    **dict.fromkeys(MODELS, PLAIN_FLOAT),
+    "pitch": LOGARITHM,
+    "arabic-marks": DYNAMIC_INT8,
+}
 
 PYTHON_LABEL = 143
 """Number of `python` among the labels of the file-type model."""

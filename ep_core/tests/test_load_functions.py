@@ -127,7 +127,7 @@ def test_chains_and_nesting_are_bounded():
 
 def test_malformed_functions():
     good = function("F", [node("Neg", ["a"], ["b"])])
-    with pytest.raises(InvalidModelError, match="function 'loc.F' is defined twice"):
+    with pytest.raises(InvalidModelError, match=r"function 'loc\.F' is defined twice"):
         load_model(model([good, good], [call("F", ["x"], ["y"])]))
     with pytest.raises(InvalidModelError, match="too many inputs"):
         load_model(model([good], [call("F", ["x", "x"], ["y"])]))

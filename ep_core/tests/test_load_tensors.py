@@ -97,7 +97,7 @@ def test_typed_fields(kind):
         tensor.uint64_data.extend(values)
     elif kind.bits < 8:
         tensor.int32_data.extend(packed(codes, kind.bits))
-    elif kind.is_integer or kind is DataType.BOOL:
+    elif kind.is_integer:
         tensor.int32_data.extend(values)
     else:
         tensor.int32_data.extend(codes)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ep_core._limits import LoadLimits, quoted, text
+from ep_core._limits import LoadLimits, plain_domain, quoted, text
 from ep_core._schemas import check_node, schema_rules
 from ep_core._tensors import TensorReader, data_type
 from ep_core.errors import InvalidModelError, NotSupportedError
@@ -30,7 +30,7 @@ from ep_core.types import (
 
 __all__ = ["Converter", "is_constant", "value_type"]
 
-_KINDS = onnx.AttributeProto
+_KINDS: Any = onnx.AttributeProto
 _CONSTANT_DTYPES = {
     "value_float": np.float32,
     "value_floats": np.float32,
@@ -43,7 +43,7 @@ _CONSTANT_DTYPES = {
 
 def is_constant(proto: onnx.NodeProto) -> bool:
     """True for a `Constant` node, which becomes an initializer."""
-    return proto.op_type == "Constant" and proto.domain in ("", "ai.onnx")
+    return proto.op_type == "Constant" and not plain_domain(proto.domain)
 
 
 def value_type(proto: onnx.TypeProto, what: str) -> ValueType | None:
@@ -199,8 +199,7 @@ class Converter:
 
     def _node(self, proto: onnx.NodeProto, index: int, names: _UniqueNames, depth: int) -> Node:
         op_type = text(proto.op_type, "The operator of a node")
-        domain = text(proto.domain, "The domain of a node")
-        domain = "" if domain == "ai.onnx" else domain
+        domain = plain_domain(text(proto.domain, "The domain of a node"))
         name = names.take(text(proto.name, "The name of a node") or f"{op_type}_{index}")
         rules = schema_rules(op_type, domain, self._opsets)
         attributes: dict[str, AttributeValue] = {}
@@ -276,11 +275,11 @@ def _guess_kind(proto: onnx.AttributeProto) -> int:
     """The kind of an attribute from before IR version 2, which didn't state it."""
     for field, kind in (("f", "FLOAT"), ("i", "INT"), ("s", "STRING"), ("t", "TENSOR")):
         if proto.HasField(field):
-            return _KINDS.AttributeType.Value(kind)
+            return int(getattr(_KINDS, kind))
     for field in ("floats", "ints", "strings"):
         if getattr(proto, field):
-            return _KINDS.AttributeType.Value(field.upper())
-    return _KINDS.UNDEFINED
+            return int(getattr(_KINDS, field.upper()))
+    return 0
 
 
 def _all_text(value: AttributeValue) -> bool:

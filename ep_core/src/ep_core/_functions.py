@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import onnx
 
-from ep_core._limits import LoadLimits, quoted
+from ep_core._limits import LoadLimits, plain_domain, quoted
 from ep_core._schemas import check_opset, schema_rules
 from ep_core._scopes import bodies
 from ep_core.errors import InvalidModelError, NotSupportedError
@@ -26,7 +26,6 @@ class _Size:
 
     nodes: int = 0
     depth: int = 0
-    chain: int = 0
     calls: Counter[_Key] = field(default_factory=Counter)
     call_depth: dict[_Key, int] = field(default_factory=dict)
 
@@ -44,7 +43,7 @@ def inline_functions(model: onnx.ModelProto, limits: LoadLimits) -> onnx.ModelPr
         return model
     functions: dict[_Key, onnx.FunctionProto] = {}
     for function in model.functions:
-        key = (_domain(function), function.name, function.overload)
+        key = (plain_domain(function.domain), function.name, function.overload)
         if key in functions:
             raise InvalidModelError(f"The function {_show(key)} is defined twice")
         functions[key] = function
@@ -72,12 +71,8 @@ def _inline(model: onnx.ModelProto) -> onnx.ModelProto:
     return inlined
 
 
-def _domain(proto: onnx.NodeProto | onnx.FunctionProto) -> str:
-    return "" if proto.domain == "ai.onnx" else proto.domain
-
-
 def _call(node: onnx.NodeProto) -> _Key:
-    return (_domain(node), node.op_type, node.overload)
+    return (plain_domain(node.domain), node.op_type, node.overload)
 
 
 def _show(key: _Key) -> str:
@@ -100,7 +95,7 @@ def _measure(
 ) -> list[_Key]:
     """Return the functions in use, callees first, once their inlined size is known to be fine."""
     sizes = {_MAIN: _own_size(graph.node, functions)}
-    order: list[_Key] = []
+    order: dict[_Key, None] = {}
     path: dict[_Key, Iterator[_Key]] = {_MAIN: iter(sizes[_MAIN].calls)}
     while path:
         key, rest = next(reversed(path.items()))
@@ -108,7 +103,7 @@ def _measure(
         if callee is None:
             del path[key]
             _add_callees(sizes, key)
-            order.append(key)
+            order[key] = None
         elif callee in path:
             cycle = [*list(path)[list(path).index(callee) :], callee]
             raise InvalidModelError(
@@ -122,7 +117,7 @@ def _measure(
     total = sizes[_MAIN]
     limits.check("max_nodes", total.nodes, "The number of nodes with all functions inlined")
     limits.check("max_nesting_depth", total.depth, "The nesting of graphs, functions inlined,")
-    return order[:-1]
+    return list(order)[:-1]
 
 
 def _own_size(
@@ -177,8 +172,8 @@ def _adopt_opsets(
     functions: Mapping[_Key, onnx.FunctionProto],
 ) -> None:
     """Give the function the model's operator sets, if its operators mean the same there."""
-    ours = {_plain(item.domain): item.version for item in model.opset_import}
-    theirs = {_plain(item.domain): item.version for item in function.opset_import}
+    ours = {plain_domain(item.domain): item.version for item in model.opset_import}
+    theirs = {plain_domain(item.domain): item.version for item in function.opset_import}
     for domain, version in theirs.items():
         check_opset(domain, version)
         if domain not in ours:
@@ -186,7 +181,7 @@ def _adopt_opsets(
             ours[domain] = version
     differing = {domain for domain, version in theirs.items() if ours[domain] != version}
     for node, _ in _walk(function.node if differing else ()):
-        domain = _domain(node)
+        domain = plain_domain(node.domain)
         if domain not in differing or _call(node) in functions:
             continue
         wanted = schema_rules(node.op_type, domain, OpSet(theirs))
@@ -199,7 +194,3 @@ def _adopt_opsets(
             )
     del function.opset_import[:]
     function.opset_import.extend(model.opset_import)
-
-
-def _plain(domain: str) -> str:
-    return "" if domain == "ai.onnx" else domain

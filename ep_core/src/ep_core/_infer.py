@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 import onnx
@@ -19,6 +19,7 @@ import onnx
 from ep_core._convert import is_constant, value_type
 from ep_core._limits import quoted
 from ep_core._schemas import schema_rules
+from ep_core._scopes import bodies
 from ep_core.errors import EpError, InvalidModelError, OptionError, did_you_mean
 from ep_core.export import value_proto
 from ep_core.graph import Graph, Node, ValueInfo
@@ -34,8 +35,11 @@ from ep_core.types import (
 
 __all__ = ["fix_dimensions", "infer_types"]
 
+_Scope = tuple[Graph, Mapping[str, onnx.ValueInfoProto]]
+
 _GENERATED = "unk__"  # prefix of the symbols that onnx makes up
 _ALIAS = f"{uuid.uuid4().hex}_"  # what no model can have in its names
+_ROUNDS = 3
 _INDEX_TYPES = (DataType.INT32, DataType.INT64)  # what shapes are computed in
 
 
@@ -45,10 +49,7 @@ def fix_dimensions(graph: Graph, lengths: Mapping[str, int]) -> Graph:
     Raises:
         OptionError: a name that no input has, or an impossible length.
     """
-    known: set[Dim] = set()
-    for value in graph.inputs:
-        _map_dims(value.type, lambda dim: known.add(dim))
-    names = {dim for dim in known if isinstance(dim, str)}
+    names = _symbols(graph)
     for name, length in lengths.items():
         if name not in names:
             raise OptionError(
@@ -73,6 +74,14 @@ def fix_dimensions(graph: Graph, lengths: Mapping[str, int]) -> Graph:
     return graph.replace(inputs=inputs, outputs=outputs, values=values)
 
 
+def _symbols(graph: Graph) -> set[str]:
+    """Names of dimensions of the graph's inputs."""
+    found: set[Dim] = set()
+    for value in graph.inputs:
+        _map_dims(value.type, lambda dim: found.add(dim))
+    return {dim for dim in found if isinstance(dim, str)}
+
+
 def infer_types(graph: Graph, model: onnx.ModelProto) -> Graph:
     """Return the graph with the type of every value that can be told.
 
@@ -84,9 +93,7 @@ def infer_types(graph: Graph, model: onnx.ModelProto) -> Graph:
         InvalidModelError: an output is declared with another element type than it has.
     """
     _prepare(graph, model)
-    inferred = _run(model, data_prop=False)
-    if _limit_propagation(graph, inferred.graph):
-        inferred = _run(inferred, data_prop=True)
+    inferred = _follow_contents(graph, _run(model, data_prop=False))
     return _with_types(graph, inferred.graph, ChainMap(), main=True)
 
 
@@ -158,44 +165,77 @@ def _body_pairs(node: Node, proto: onnx.NodeProto) -> Iterator[tuple[str, Graph,
 # ---------------------------------------------------------------- contents of small tensors
 
 
-def _limit_propagation(graph: Graph, proto: onnx.GraphProto) -> bool:
-    """Make data propagation safe; return whether there is anything to propagate.
+def _follow_contents(graph: Graph, model: onnx.ModelProto) -> onnx.ModelProto:
+    """Infer further types from the contents of small integer tensors, if the graph computes any.
 
     onnx represents a vector of n unknown numbers by n objects, however large n is and whether or
     not anybody asks for them. Therefore operators that propagate data get another name for each
     input that isn't surely small, declared without its length. Their own types are known from the
-    inference without propagation, and stay.
+    inference without propagation, and stay. What turns out small is followed in the next round.
     """
-    aliases: list[onnx.ValueInfoProto] = []
-    useful = _hide_vectors(graph, proto, (), aliases)
-    proto.value_info.extend(aliases)
-    return useful
+    hidden = -1
+    for attempt in range(_ROUNDS):
+        aliases: list[onnx.ValueInfoProto] = []
+        prefix = f"{_ALIAS}{attempt}_"
+        useful = _hide_vectors(graph, model.graph, (), aliases, prefix)
+        if not useful or len(aliases) == hidden:
+            break
+        hidden = len(aliases)
+        model.graph.value_info.extend(aliases)
+        _forget_symbols(model.graph, _symbols(graph))
+        model = _run(model, data_prop=True)
+        if not hidden:
+            break
+    return model
+
+
+def _forget_symbols(proto: onnx.GraphProto, known: Collection[str]) -> None:
+    """Clear dimensions whose names onnx made up; it would keep them where it now knows better."""
+    for value in (*proto.value_info, *proto.output):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.HasField("dim_param") and dim.dim_param not in known:
+                dim.ClearField("dim_param")
+    for node in proto.node:
+        for body in bodies(node):
+            _forget_symbols(body, known)
 
 
 def _hide_vectors(
     graph: Graph,
     proto: onnx.GraphProto,
-    outer: tuple[Mapping[str, ValueType | None], ...],
+    outer: tuple[_Scope, ...],
     aliases: list[onnx.ValueInfoProto],
+    prefix: str,
 ) -> bool:
-    known = _types(graph, proto)
+    stated = (*proto.value_info, *proto.output, *proto.input)
+    scopes = ((graph, {value.name: value for value in stated}), *outer)
     useful = False
     for node, node_proto in _pairs(graph, proto):
         rules = schema_rules(node.op_type, node.domain, graph.opsets)
         if rules is not None and rules.propagates_data:
-            result = known.get(node.outputs[0])
+            result = _type_in(scopes, node.outputs[0])
             useful |= isinstance(result, TensorType) and result.dtype in _INDEX_TYPES
             for position, name in enumerate(node.inputs):
-                if name in graph.initializers:
-                    continue  # onnx reads these as they are
-                kind = next((types[name] for types in (known, *outer) if name in types), None)
-                if name and not _surely_small(kind):
-                    alias = f"{_ALIAS}{len(aliases)}"
+                kind = _type_in(scopes, name)
+                # onnx reads initializers as they are.
+                if not name or name in graph.initializers or _surely_small(kind):
+                    node_proto.input[position] = name
+                else:
+                    alias = f"{prefix}{len(aliases)}"
                     aliases.append(value_proto(_claim(ValueInfo(alias, kind))))
                     node_proto.input[position] = alias
         for _, body, body_proto in _body_pairs(node, node_proto):
-            useful |= _hide_vectors(body, body_proto, (known, *outer), aliases)
+            useful |= _hide_vectors(body, body_proto, scopes, aliases, prefix)
     return useful
+
+
+def _type_in(scopes: tuple[_Scope, ...], name: str) -> ValueType | None:
+    for graph, stated in scopes:
+        if name in graph.initializers:
+            return graph.initializers[name].type
+        if name in stated:
+            return _result(stated[name])
+    return None
 
 
 def _surely_small(kind: ValueType | None) -> bool:
@@ -210,7 +250,9 @@ def _surely_small(kind: ValueType | None) -> bool:
 def _with_types(
     graph: Graph, proto: onnx.GraphProto, outer: ChainMap[str, ValueInfo], *, main: bool = False
 ) -> Graph:
-    found = _types(graph, proto)
+    stated = (*proto.value_info, *proto.output, *proto.input)
+    found: dict[str, ValueType | None] = {value.name: _result(value) for value in stated}
+    found.update({name: item.type for name, item in graph.initializers.items()})
     values: dict[str, ValueInfo] = {}
     for name in (*graph.initializers, *graph.producers, *graph.input_names):
         declared = graph.values.get(name, ValueInfo(name))
@@ -234,14 +276,6 @@ def _typed_node(node: Node, proto: onnx.NodeProto, visible: ChainMap[str, ValueI
     for name, graphs in typed.items():
         attributes[name] = tuple(graphs) if isinstance(attributes[name], tuple) else graphs[0]
     return node.replace(attributes=attributes)
-
-
-def _types(graph: Graph, proto: onnx.GraphProto) -> dict[str, ValueType | None]:
-    """The type of every value of a graph as inference left it."""
-    stated = (*proto.value_info, *proto.output, *proto.input)
-    found: dict[str, ValueType | None] = {value.name: _result(value) for value in stated}
-    found.update({name: item.type for name, item in graph.initializers.items()})
-    return found
 
 
 def _result(proto: onnx.ValueInfoProto) -> ValueType | None:

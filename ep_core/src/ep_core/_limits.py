@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ep_core.errors import InvalidModelError, ModelLimitError, did_you_mean
 
-__all__ = ["LoadLimits", "quoted", "suggestion", "text"]
+__all__ = ["LoadLimits", "plain_domain", "quoted", "suggestion", "text"]
 
 _LONGEST_NAME = 120
 _MOST_CANDIDATES = 2000
@@ -75,3 +75,8 @@ def text(value: object, what: str) -> str:
     if isinstance(value, str):
         return value
     raise InvalidModelError(f"{what} isn't valid UTF-8", got=quoted(value))
+
+
+def plain_domain(domain: str) -> str:
+    """The domain of operators under its usual name: `ai.onnx` is the default one."""
+    return "" if domain == "ai.onnx" else domain

@@ -30,7 +30,7 @@ from ep_core.types import (
 
 __all__ = ["SchemaRules", "attribute_kind", "check_node", "check_opset", "schema_rules"]
 
-_KINDS = onnx.AttributeProto
+_KINDS: Any = onnx.AttributeProto
 _VALUE_TYPES = (TensorType, SparseTensorType, SequenceType, OptionalType, MapType)
 _SCALARS: dict[int, type | tuple[type, ...]] = {
     _KINDS.FLOAT: float,
@@ -156,7 +156,7 @@ def schema_rules(op_type: str, domain: str, opsets: OpSet) -> SchemaRules | None
 
 
 def attribute_kind(node: Node, name: str) -> int | None:
-    """The number of an attribute's type by the node's schema, None where there is none."""
+    """The number of an attribute's type by the node's schema, None where that says nothing."""
     try:
         rules = _registered(node.op_type, node.since_version, node.domain)
     except onnx.defs.SchemaError:
@@ -237,7 +237,7 @@ def _check_bounds(what: str, node: Node) -> None:
     if node.op_type == "Einsum" and not _EQUATION.fullmatch(str(node.attributes["equation"])):
         raise InvalidModelError(
             f"{what} has a malformed equation",
-            expected="terms of letters and '...', separated by commas, and perhaps '->' with a term",
+            expected="terms of letters and '...', as in 'ij,jk->ik'",
             got=quoted(node.attributes["equation"]),
         )
 

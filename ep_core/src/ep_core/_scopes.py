@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, MutableSequence
 
 import onnx
@@ -26,7 +27,8 @@ def rename_shadowing(graph: onnx.GraphProto) -> None:
     if any(True for node in graph.node for _ in bodies(node)):
         taken: set[str] = set()
         _collect(graph, taken)
-        _visit(graph, (), {}, taken)
+        fresh = (name for n in itertools.count() if (name := f"hidden__{n}") not in taken)
+        _visit(graph, (), {}, fresh)
 
 
 def _defined(graph: onnx.GraphProto) -> set[str]:
@@ -49,27 +51,18 @@ def _visit(
     graph: onnx.GraphProto,
     outer: tuple[set[str], ...],
     renamed: dict[str, str],
-    taken: set[str],
+    fresh: Iterator[str],
 ) -> None:
     own = _defined(graph)
     renamed = {old: new for old, new in renamed.items() if old not in own}
     for name in own:
         if any(name in names for names in outer):
-            renamed[name] = _fresh(name, taken)
+            renamed[name] = next(fresh)
     if renamed:
         _apply(graph, renamed)
     for node in graph.node:
         for body in bodies(node):
-            _visit(body, (*outer, own), renamed, taken)
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    number = 1
-    while f"{name}__{number}" in taken:
-        number += 1
-    fresh = f"{name}__{number}"
-    taken.add(fresh)
-    return fresh
+            _visit(body, (*outer, own), renamed, fresh)
 
 
 def _apply(graph: onnx.GraphProto, renamed: dict[str, str]) -> None:

@@ -26,6 +26,7 @@ _MAX_RANK = 32  # what every numpy we support can hold
 _INLINE_BYTES = 4096
 """Tensors up to this size stay visible to shape inference, which reads shapes from them."""
 
+_BY_NUMBER = {int(kind): kind for kind in DataType}
 _TYPED_FIELDS = {
     DataType.FLOAT: "float_data",
     DataType.COMPLEX64: "float_data",
@@ -41,10 +42,9 @@ _PAYLOAD_FIELDS = (*dict.fromkeys(_TYPED_FIELDS.values()), "int32_data", "raw_da
 
 def data_type(number: int, what: str) -> DataType:
     """Return the element type with that number in onnx.proto."""
-    try:
-        return DataType(number)
-    except ValueError:
-        pass
+    found = _BY_NUMBER.get(number)
+    if found is not None:
+        return found
     if number in onnx.TensorProto.DataType.values() and number != 0:
         name = onnx.TensorProto.DataType.Name(number)
         raise NotSupportedError(f"{what} has element type {name}, which isn't supported yet")
@@ -175,9 +175,9 @@ def _unpack(packed: Array, dtype: DataType, count: int) -> Array:
         return codes.view(dtype.numpy)
     if dtype in (DataType.INT4, DataType.INT2):
         unused = 8 - bits
-        signed = (codes << unused).astype(np.uint8).view(np.int8) >> unused
-        return signed.astype(dtype.numpy)
-    return codes.astype(dtype.numpy)
+        codes = (codes << unused).astype(np.uint8).view(np.int8) >> unused
+    unpacked: Array = codes.astype(dtype.numpy)
+    return unpacked
 
 
 def _from_typed_fields(

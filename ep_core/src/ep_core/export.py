@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numbers
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -164,63 +164,26 @@ def _node_proto(node: Node) -> onnx.NodeProto:
 
 def _set_attribute(proto: Any, value: AttributeValue, kind: int | None) -> None:
     """Write a value; `kind` is what the operator's schema says of it, if there is one."""
-    if kind is None or kind in (_KINDS.SPARSE_TENSOR, _KINDS.SPARSE_TENSORS):
-        kind = _guess_kind(value)
-    proto.type = kind
-    if kind == _KINDS.FLOAT:
-        proto.f = value
-    elif kind == _KINDS.INT:
-        proto.i = value
-    elif kind == _KINDS.STRING:
-        proto.s = _encoded(value)
-    elif kind == _KINDS.TENSOR:
-        proto.t.CopyFrom(tensor_proto(value))
-    elif kind == _KINDS.GRAPH:
-        proto.g.CopyFrom(_graph_proto(value))
-    elif kind == _KINDS.TYPE_PROTO:
-        proto.tp.CopyFrom(type_proto(value))
-    elif kind == _KINDS.FLOATS:
-        proto.floats.extend(value)
-    elif kind == _KINDS.INTS:
-        proto.ints.extend(value)
-    elif kind == _KINDS.STRINGS:
-        proto.strings.extend(map(_encoded, value))
-    elif kind == _KINDS.TENSORS:
-        proto.tensors.extend(map(tensor_proto, value))
-    elif kind == _KINDS.GRAPHS:
-        proto.graphs.extend(map(_graph_proto, value))
+    proto.type = kind = _guess_kind(value) if kind is None else kind
+    field, encode, many = _FIELDS[kind]
+    if many:
+        getattr(proto, field).extend(map(encode, value))
+    elif kind in (_KINDS.INT, _KINDS.FLOAT, _KINDS.STRING):
+        setattr(proto, field, encode(value))
     else:
-        proto.type_protos.extend(map(type_proto, value))
+        getattr(proto, field).CopyFrom(encode(value))
 
 
 def _guess_kind(value: AttributeValue) -> int:
-    if isinstance(value, tuple | list):
-        kinds = {_guess_kind(item) for item in value} or {_KINDS.INT}
+    if isinstance(value, tuple):
+        kinds = {_guess_kind(item) for item in value} or {int(_KINDS.INT)}
         if kinds == {_KINDS.INT, _KINDS.FLOAT}:
-            return _KINDS.FLOATS
+            return int(_KINDS.FLOATS)
         return _LIST_KINDS[kinds.pop()]
     for kind, types in _SCALAR_TYPES:
         if isinstance(value, types):
             return kind
     raise NotSupportedError(f"A value of type {type(value).__name__} can't be an attribute")
-
-
-_SCALAR_TYPES: tuple[tuple[int, Any], ...] = (
-    (_KINDS.INT, numbers.Integral),
-    (_KINDS.FLOAT, numbers.Real),
-    (_KINDS.STRING, (str, bytes)),
-    (_KINDS.TENSOR, np.ndarray),
-    (_KINDS.GRAPH, Graph),
-    (_KINDS.TYPE_PROTO, ValueType),
-)
-_LIST_KINDS = {
-    _KINDS.INT: _KINDS.INTS,
-    _KINDS.FLOAT: _KINDS.FLOATS,
-    _KINDS.STRING: _KINDS.STRINGS,
-    _KINDS.TENSOR: _KINDS.TENSORS,
-    _KINDS.GRAPH: _KINDS.GRAPHS,
-    _KINDS.TYPE_PROTO: _KINDS.TYPE_PROTOS,
-}
 
 
 def _encoded(value: object) -> bytes:
@@ -288,3 +251,36 @@ def _set_shape(proto: Any, shape: Shape | None) -> None:
             proto.shape.dim.add(dim_value=dim)
         else:
             proto.shape.dim.add(dim_param=dim)
+
+
+_SCALAR_TYPES: tuple[tuple[int, Any], ...] = (
+    (_KINDS.INT, numbers.Integral),
+    (_KINDS.FLOAT, numbers.Real),
+    (_KINDS.STRING, str | bytes),
+    (_KINDS.TENSOR, np.ndarray),
+    (_KINDS.GRAPH, Graph),
+    (_KINDS.TYPE_PROTO, ValueType),
+)
+_LIST_KINDS: Mapping[int, int] = {
+    _KINDS.INT: _KINDS.INTS,
+    _KINDS.FLOAT: _KINDS.FLOATS,
+    _KINDS.STRING: _KINDS.STRINGS,
+    _KINDS.TENSOR: _KINDS.TENSORS,
+    _KINDS.GRAPH: _KINDS.GRAPHS,
+    _KINDS.TYPE_PROTO: _KINDS.TYPE_PROTOS,
+}
+# By kind: the proto's field, what makes its content, and whether it is a list.
+_FIELDS: Mapping[int, tuple[str, Callable[[Any], Any], bool]] = {
+    _KINDS.INT: ("i", int, False),
+    _KINDS.FLOAT: ("f", float, False),
+    _KINDS.STRING: ("s", _encoded, False),
+    _KINDS.TENSOR: ("t", tensor_proto, False),
+    _KINDS.GRAPH: ("g", _graph_proto, False),
+    _KINDS.TYPE_PROTO: ("tp", type_proto, False),
+    _KINDS.INTS: ("ints", int, True),
+    _KINDS.FLOATS: ("floats", float, True),
+    _KINDS.STRINGS: ("strings", _encoded, True),
+    _KINDS.TENSORS: ("tensors", tensor_proto, True),
+    _KINDS.GRAPHS: ("graphs", _graph_proto, True),
+    _KINDS.TYPE_PROTOS: ("type_protos", type_proto, True),
+}

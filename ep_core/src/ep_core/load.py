@@ -18,7 +18,7 @@ from ep_core._convert import Converter
 from ep_core._external import ExternalFiles
 from ep_core._functions import inline_functions
 from ep_core._infer import fix_dimensions, infer_types
-from ep_core._limits import LoadLimits, text
+from ep_core._limits import LoadLimits, plain_domain, text
 from ep_core._schemas import check_opset
 from ep_core._scopes import rename_shadowing
 from ep_core._tensors import TensorReader
@@ -80,6 +80,18 @@ def load_model(
     data, path = _read(source, limits)
     proto = _parse(data)
     del data
+    try:
+        return _load(proto, path, limits, free_dimensions)
+    except UnicodeDecodeError as error:  # protobuf takes such names in and doesn't let them out
+        raise InvalidModelError(f"A name in the model isn't valid UTF-8 ({error})") from error
+
+
+def _load(
+    proto: onnx.ModelProto,
+    path: Path | None,
+    limits: LoadLimits,
+    free_dimensions: Mapping[str, int] | None,
+) -> Model:
     _check_version(proto)
     proto = inline_functions(proto, limits)
     rename_shadowing(proto.graph)
@@ -193,8 +205,7 @@ def _check_version(proto: onnx.ModelProto) -> None:
 def _opsets(proto: onnx.ModelProto) -> OpSet:
     versions: dict[str, int] = {}
     for item in proto.opset_import:
-        domain = text(item.domain, "A domain in opset_import")
-        domain = "" if domain == "ai.onnx" else domain
+        domain = plain_domain(text(item.domain, "A domain in opset_import"))
         if versions.setdefault(domain, item.version) != item.version:
             raise InvalidModelError(
                 f"The model imports domain {domain or 'ai.onnx'!r} in two versions",

@@ -144,3 +144,13 @@ def check_near(step, before, becomes, *, rtol=1e-5, feeds=None):
 def check_untouched(step, before):
     """The pass finds nothing to do."""
     assert apply(step, before) is before
+
+
+def type_named(name):
+    """The element type that text models call `name`."""
+    return DataType[name.upper()]
+
+
+def numbers(*shape, dtype=np.float32):
+    """Ordinary random numbers, always the same for one shape."""
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype(dtype)

@@ -135,7 +135,8 @@ def double_definition(editor):
 
 
 def double_name(editor):
-    editor.add(editor.make_node("Neg", ("x",), ("fresh",), name=next(editor.find())[1].name))
+    (_, first) = next(editor.find())
+    editor.add(editor.make_node("Neg", ("x",), ("fresh",)).replace(name=first.name))
 
 
 def lose_output(editor):

@@ -72,7 +72,7 @@ def run_op(op_type, inputs, opset, *, outputs=1, domain="", shapes=True, **attri
 
 def _value_info(name, value, shapes):
     if isinstance(value, list):
-        element = helper.make_tensor_type_proto(_elem_type(value[0]), None)
+        element = helper.make_tensor_type_proto(_elem_type(value[0]) if value else 1, None)
         return helper.make_value_info(name, helper.make_sequence_type_proto(element))
     return helper.make_tensor_value_info(name, _elem_type(value), value.shape if shapes else None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cpu_harness import run_op
+
 from ep_core.errors import RunError
 
 

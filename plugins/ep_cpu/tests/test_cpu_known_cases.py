@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cpu_harness import run_op
+
 from ep_core.errors import RunError
 
 NAN = float("nan")
@@ -123,16 +124,22 @@ def test_scatter_elements_reductions_propagate_nan():
     np.testing.assert_array_equal(high, f32(NAN, NAN, 7))
     (low,) = run_op("ScatterElements", [x, index, updates], 18, reduction="min")
     np.testing.assert_array_equal(low, f32(NAN, NAN, 2))
-    (total,) = run_op("ScatterElements", [f32(1, 2, 3), index, f32(1, 1, 1, 1)], 18,
-                      reduction="add")
+    (total,) = run_op(
+        "ScatterElements", [f32(1, 2, 3), index, f32(1, 1, 1, 1)], 18, reduction="add"
+    )
     assert total.tolist() == [2, 3, 5]
 
 
 def test_resize_to_one_element_with_pytorch_half_pixel():
     x = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4) + 1
     sizes = np.array([1, 1, 1, 1], np.int64)
-    (found,) = run_op("Resize", [x, None, None, sizes], 13, mode="cubic",
-                      coordinate_transformation_mode="pytorch_half_pixel")
+    (found,) = run_op(
+        "Resize",
+        [x, None, None, sizes],
+        13,
+        mode="cubic",
+        coordinate_transformation_mode="pytorch_half_pixel",
+    )
     assert found.tolist() == [[[[1.0]]]]
 
 
@@ -165,8 +172,7 @@ def test_batch_normalization_with_one_output_is_inference():
     x = f32(1, 3).reshape(2, 1)
     parameters = [f32(2), f32(1), f32(1), f32(4)]
     for opset in (7, 9, 13):
-        (found,) = run_op("BatchNormalization", [x, *parameters], opset, momentum=0.1,
-                          epsilon=0.0)
+        (found,) = run_op("BatchNormalization", [x, *parameters], opset, momentum=0.1, epsilon=0.0)
         assert found.reshape(-1).tolist() == [1, 3]
     (found,) = run_op("BatchNormalization", [x, *parameters], 15, epsilon=0.0)
     assert found.reshape(-1).tolist() == [1, 3]
@@ -176,8 +182,9 @@ def test_batch_normalization_that_trains():
     # Mean 2, variance 1 over the batch; the running values move by 1 - momentum.
     x = f32(1, 3).reshape(2, 1, 1)
     inputs = [x, f32(1), f32(0), f32(0), f32(0)]
-    y, mean, variance = run_op("BatchNormalization", inputs, 15, outputs=3, training_mode=1,
-                               momentum=0.75, epsilon=0.0)
+    y, mean, variance = run_op(
+        "BatchNormalization", inputs, 15, outputs=3, training_mode=1, momentum=0.75, epsilon=0.0
+    )
     assert y.reshape(-1).tolist() == [-1, 1]
     np.testing.assert_allclose([mean[0], variance[0]], [0.5, 0.25], rtol=1e-6)
 

@@ -47,8 +47,7 @@ class GraphEditor:
     def find(self, *op_types: str) -> Iterator[tuple[int, Node]]:
         """Keys and nodes of these standard operators, of all nodes if none are named.
 
-        In topological order, as they are at the start; nodes that are removed meanwhile are left
-        out, and those that are added.
+        In topological order; without those that are removed or added meanwhile.
         """
         for key in list(self._nodes):
             node = self._nodes.get(key)
@@ -68,11 +67,9 @@ class GraphEditor:
 
     def made_by(self, name: str, *op_types: str) -> Node | None:
         """The standard-domain node that makes the value, if it is one of `op_types`."""
-        key = self._producers.get(name)
-        if key is None:
-            return None
-        node = self._nodes[key]
-        return node if node.domain == "" and node.op_type in op_types else None
+        node = self._nodes.get(self._producers.get(name, -1))
+        fits = node is not None and node.domain == "" and node.op_type in op_types
+        return node if fits else None
 
     def readers(self, name: str) -> tuple[int, ...]:
         """Keys of the nodes that read the value, in inputs or bodies, without repeats."""
@@ -107,21 +104,19 @@ class GraphEditor:
             return initializer.type
         info = self._values.get(name)
         known = info.type if info is not None else None
-        if self._outer is None or not self._is_outer(name):
-            return known
-        return merge_types(known, self._outer.type_of(name))
+        if self._outer is not None and self._is_outer(name):
+            return merge_types(known, self._outer.type_of(name))
+        return known
 
     def constant(self, name: str) -> Initializer | None:
         """The initializer behind a value of this graph or an outer one, if no feed overrides it."""
-        if name in self.graph.overridable:
-            return None
-        found = self._initializers.get(name)
-        if found is not None or self._outer is None:
-            return found
-        return self._outer.constant(name) if self._is_outer(name) else None
+        if self._outer is not None and self._is_outer(name):
+            return self._outer.constant(name)
+        return None if name in self.graph.overridable else self._initializers.get(name)
 
     def _is_outer(self, name: str) -> bool:
-        return name not in self._producers and name not in self._inputs
+        own = (self._producers, self._inputs, self._initializers)
+        return not any(name in names for names in own)
 
     def own_constants(self) -> dict[str, Initializer]:
         """The initializers of this very graph that no feed can override, by name."""
@@ -191,12 +186,11 @@ class GraphEditor:
         inputs: Sequence[str],
         outputs: Sequence[str],
         attributes: Mapping[str, AttributeValue] | None = None,
-        name: str | None = None,
     ) -> Node:
         """Make a standard node for this graph's opset, which must have the operator."""
         version = version_at(op_type, self.opsets)
         assert version is not None, op_type
-        name = name if name is not None else self.names.fresh(op_type)
+        name = self.names.fresh(op_type)
         return Node(name, op_type, "", version, tuple(inputs), tuple(outputs), attributes or {})
 
     def redirect(self, old: str, new: str) -> None:
@@ -248,16 +242,12 @@ class GraphEditor:
         for key in list(self._renamed_captures):
             self._rename_captures(key)
         nodes = tuple(self._nodes[key] for key in in_order(self._nodes, self._producers))
-        initializers = {
-            name: item
-            for name, item in self._initializers.items()
-            if not self.unused(name) or name in self._inputs
-        }
-        live = {*self._producers, *initializers, *self._inputs, *self.outputs}
+        self.drop_unused_constants()
+        live = {*self._producers, *self._initializers, *self._inputs, *self.outputs}
         live.update(name for name, uses in self._uses.items() if uses)
         return self.graph.replace(
             nodes=nodes,
-            initializers=initializers,
+            initializers=self._initializers,
             values={name: info for name, info in self._values.items() if name in live},
         )
 

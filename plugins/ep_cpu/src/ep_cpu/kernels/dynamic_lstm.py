@@ -41,7 +41,8 @@ class _QuantizedWeight:
             codes: Array = np.divide(x, own_scale)
             np.rint(codes, out=codes)
             # The zero point would be added, saturated against and subtracted again.
-            np.clip(codes, -zero, 255 - zero, out=codes)
+            np.maximum(codes, -zero, out=codes)
+            np.minimum(codes, 255 - zero, out=codes)
             result: Array = np.matmul(codes, values)
             np.multiply(result, own_scale * scale, out=result)
             return result

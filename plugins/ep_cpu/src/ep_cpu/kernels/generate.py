@@ -178,29 +178,29 @@ def _multinomial(node: KernelNode) -> Kernel:
     return run
 
 
-@TABLE.kernel("Dropout", until=11)
+@TABLE.kernel("Dropout", until=11, view=True)
 def _dropout_attribute(node: KernelNode) -> Kernel:
-    """Before version 12 a graph with Dropout is for inference, unless it is very old."""
+    """Before version 12 nothing says that a graph trains (is_test of versions 1 to 6 aside)."""
     with_mask = node.wants_output(1)
     # Version 7 to 9 give the mask in the input's type, later ones as bool.
     mask_as_input = node.version < 10
 
     def run(x: Array) -> Any:
         if not with_mask:
-            return x.copy()
-        return x.copy(), np.ones(x.shape, x.dtype if mask_as_input else np.bool_)
+            return x
+        return x, np.ones(x.shape, x.dtype if mask_as_input else np.bool_)
 
     return run
 
 
-@TABLE.kernel("Dropout", since=12)
+@TABLE.kernel("Dropout", since=12, view=True)
 def _dropout(node: KernelNode) -> Kernel:
     with_mask = node.wants_output(1)
 
     def run(x: Array, ratio: Array | None = None, training: Array | None = None) -> Any:
         rate = 0.5 if ratio is None else float(scalar(ratio, "ratio"))
         if training is None or not scalar(training, "training_mode") or rate == 0:
-            return (x.copy(), np.ones(x.shape, np.bool_)) if with_mask else x.copy()
+            return (x, np.ones(x.shape, np.bool_)) if with_mask else x
         if not 0 < rate < 1:
             raise RunError("ratio of Dropout out of range", expected="0 <= ratio < 1", got=rate)
         mask = _generator(node).random_sample(x.shape) >= rate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import ml_dtypes
@@ -139,13 +140,19 @@ def _dequantize_linear(node: KernelNode) -> Kernel:
 
 
 def dynamic_parameters(x: Array) -> tuple[np.float32, int]:
-    """Scale and uint8 zero point that cover the values of `x` and 0."""
-    low = np.minimum(np.float32(0), np.min(x, initial=0)).astype(np.float32)
-    high = np.maximum(np.float32(0), np.max(x, initial=0)).astype(np.float32)
+    """Scale and uint8 zero point that cover the values of `x` and 0.
+
+    Raises:
+        RunError: a value is NaN or infinite.
+    """
+    low = np.float32(x.min(initial=0))
+    high = np.float32(x.max(initial=0))
     if low == high:
         return np.float32(1), 0
     scale = np.float32((high - low) / np.float32(255))
-    return scale, int(np.clip(np.rint(-low / scale), 0, 255))
+    if not math.isfinite(scale):
+        raise RunError("only finite values can be quantised", got=f"{low} to {high}")
+    return scale, min(max(round(float(-low / scale)), 0), 255)
 
 
 @TABLE.kernel("DynamicQuantizeLinear", since=11)
