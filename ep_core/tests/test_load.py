@@ -227,6 +227,7 @@ def test_ai_onnx_is_the_default_domain():
         (node("Cast", ["x"], ["y"], to=0), "undefined element type"),
         (node("Upsample", ["x", "x"], ["y"]), "deprecated since opset 10"),
         (node("Softmax", ["x"], ["y"], axis=2**40), "out of range"),
+        (node("MaxPool", ["x"], ["y"], kernel_shape=[2], strides=[0]), "'strides'.*out of range"),
         (node("Einsum", ["x"], ["y"], equation="\0\0\0"), "malformed equation"),
         (node("Split", ["x"], ["y", "z"], num_outputs=3), "no attribute 'num_outputs'"),
     ],
@@ -246,6 +247,28 @@ def test_what_tools_write_and_runtimes_take():
     del old.opset_import[:]
     (relu,) = graph_of(old).nodes
     assert relu.attributes["consumed_inputs"] == (0,)
+
+
+def test_registered_schemas_of_custom_domains_are_obeyed():
+    schema = onnx.defs.OpSchema(
+        "Twist",
+        "org.example.registered",
+        3,
+        inputs=[onnx.defs.OpSchema.FormalParameter("x", "T")],
+        outputs=[onnx.defs.OpSchema.FormalParameter("y", "T")],
+        type_constraints=[("T", ["tensor(float)"], "")],
+        attributes=[onnx.defs.OpSchema.Attribute("by", onnx.defs.OpSchema.AttrType.INT)],
+    )
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("org.example.registered", 4)]
+    good = node("Twist", ["x"], ["y"], domain="org.example.registered", by=1)
+    bad = node("Twist", ["x", "x"], ["y"], domain="org.example.registered")
+    onnx.defs.register_schema(schema)
+    try:
+        assert graph_of(model([good], opset=imports)).nodes[0].since_version == 3
+        with pytest.raises(InvalidModelError, match="wrong number of inputs"):
+            load_model(model([bad], opset=imports))
+    finally:
+        onnx.defs.deregister_schema("Twist", 3, "org.example.registered")
 
 
 def test_attributes_of_every_kind():

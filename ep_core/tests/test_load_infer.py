@@ -93,6 +93,14 @@ def test_claims_about_unknown_operators_give_element_type_and_rank():
     assert graph.outputs[0].type == TensorType(DataType.FLOAT, (9, "M"))
 
 
+def test_claims_about_operators_that_came_later():
+    nodes = [node("LayerNormalization", ["x", "x"], ["h"]), node("Neg", ["h"], ["y"])]
+    claims = [info("h", FLOAT, [2])]
+    graph = graph_of(nodes, [info("x", FLOAT, [2])], [untyped("y")], opset=13, value_info=claims)
+    assert graph.type_of("h") == TensorType(DataType.FLOAT, (None,))
+    assert graph.type_of("y").dtype is DataType.FLOAT
+
+
 def test_outputs_keep_the_models_words_where_inference_has_none():
     nodes = [node("NonZero", ["x"], ["y"])]
     inputs = [info("x", FLOAT, ["N", 2])]

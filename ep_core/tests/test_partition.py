@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import pytest
@@ -207,5 +208,5 @@ def test_partitions_are_an_order_of_execution(case):
         ran.extend(spec.indices)
     assert sorted(ran) == sorted(needed)
     names = [spec.candidate.name for spec in result.specs]
-    assert all(one != two for one, two in zip(names, names[1:], strict=False))
+    assert all(one != two for one, two in itertools.pairwise(names))
     assert partition(graph, candidates).specs == result.specs

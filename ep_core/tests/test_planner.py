@@ -1,4 +1,4 @@
-"""Plans are checked by a happens-before interpreter: every read after the write, whatever streams do.
+"""Plans are checked by a happens-before interpreter: every read is ordered after its write.
 
 The interpreter gives the host and every stream a vector clock, walks the steps as the executor
 does, and fails on a read that isn't ordered after the work that produced the value, on a release
@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_partition import Answering, graph_of, random_case
 
 from ep_core.contracts import ProviderFeatures
 from ep_core.errors import ContractError
@@ -31,7 +32,6 @@ from ep_core.plan import (
 )
 from ep_core.planner import Planner
 from ep_core.types import HOST_MEMORY, DataType, MemoryInfo, MemoryKind, OpSet, TensorType
-from test_partition import Answering, graph_of, random_case
 
 FLOATS = TensorType(DataType.FLOAT, (2,))
 

@@ -332,7 +332,7 @@ def test_options_are_parsed_and_defaults_filled_in(local):
     ("given", "text"),
     [
         ({"thread": 2}, "provider 'toy' has no option 'thread'. Did you mean 'threads'?"),
-        ({"threads": "many"}, "option 'threads' of provider 'toy' can't be 'many': invalid literal"),
+        ({"threads": "many"}, "option 'threads' of provider 'toy' can't be 'many': invalid"),
         ({"threads": "many"}, "It is: number of threads"),
         ({"threads": None}, "can't be None"),
         ({3: 4}, "no option 3"),

@@ -59,7 +59,7 @@ def test_output_names_select_and_order(provide):
         s, z = session.run(["s", "z"], {"x": X, "y": Y})
         np.testing.assert_array_equal(z, Z)
         np.testing.assert_array_equal(s, S)
-        with pytest.raises(FeedError, match="no output 'zz'.*Did you mean 'z'"):
+        with pytest.raises(FeedError, match=r"no output 'zz'.*Did you mean 'z'"):
             session.run(["zz"], {"x": X, "y": Y})
 
 
@@ -78,7 +78,7 @@ def test_signature_as_in_onnx_runtime(provide):
     model.producer_name = "tests"
     model.metadata_props.add(key="author", value="us")
     with InferenceSession(model, providers=["CPUExecutionProvider"]) as session:
-        x, y = session.get_inputs()
+        x, _ = session.get_inputs()
         assert (x.name, x.type, x.shape) == ("x", "tensor(float)", [2, "N"])
         assert [out.name for out in session.get_outputs()] == ["z", "s"]
         assert session.get_providers() == ["CPUExecutionProvider"]
@@ -150,7 +150,7 @@ def test_fallback_to_cpu_is_told_and_can_be_forbidden(provide, caplog):
     assert "cpu 2 [Relu, Sub]" in caplog.text
     options = SessionOptions()
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    with pytest.raises(PlacementError, match="(?s)2 node.*Relu.*fast: operator Relu"):
+    with pytest.raises(PlacementError, match=r"(?s)2 node.*Relu.*fast: operator Relu"):
         InferenceSession(chain(), options, providers=["fast"])
 
 

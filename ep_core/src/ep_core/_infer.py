@@ -135,7 +135,8 @@ def _drop_claims(graph: Graph, proto: onnx.GraphProto, inputs: tuple[ValueInfo, 
     del proto.sparse_initializer[:]
     del proto.value_info[:]
     for node in graph.nodes:
-        if node.domain and schema_rules(node.op_type, node.domain, graph.opsets) is None:
+        rules = schema_rules(node.op_type, node.domain, graph.opsets)
+        if rules is None or rules.since_version > graph.opsets[node.domain]:
             proto.value_info.extend(
                 value_proto(_claim(graph.values[name]))
                 for name in node.outputs

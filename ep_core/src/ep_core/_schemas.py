@@ -53,7 +53,17 @@ _LISTS: dict[int, type | tuple[type, ...]] = {
 _TYPE_ATTRIBUTES = frozenset(
     {"to", "dtype", "output_dtype", "precision", "softmax_precision", "stash_type"}
 )
-_RANGES = {"axis": (-64, 63), "axes": (-64, 63), "batch_dims": (0, 63)}
+_COUNT = (1, 2**31 - 1)
+_RANGES = {
+    "axis": (-64, 63),
+    "axes": (-64, 63),
+    "batch_dims": (0, 63),
+    "blocksize": _COUNT,
+    "dilations": _COUNT,
+    "group": _COUNT,
+    "kernel_shape": _COUNT,
+    "strides": _COUNT,
+}
 _TERM = r"[A-Za-z\s.]*"
 _EQUATION = re.compile(rf"{_TERM}(?:,{_TERM})*(?:->{_TERM})?")
 # Graph optimisers write these into the default domain, and ONNX Runtime takes them: an operator

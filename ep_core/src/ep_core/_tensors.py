@@ -170,7 +170,9 @@ def _unpack(packed: Array, dtype: DataType, count: int) -> Array:
     """Split bytes into elements of 2 or 4 bits, the lowest bits first."""
     bits = dtype.bits
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    codes = ((packed[:, None] >> shifts) & ((1 << bits) - 1)).astype(np.uint8).reshape(-1)[:count]
+    codes: Array = (
+        ((packed[:, None] >> shifts) & ((1 << bits) - 1)).astype(np.uint8).reshape(-1)[:count]
+    )
     if not dtype.is_integer:
         return codes.view(dtype.numpy)
     if dtype in (DataType.INT4, DataType.INT2):
@@ -198,17 +200,18 @@ def _from_typed_fields(
         return _strings(entries, what).reshape(shape)
     if field == "int32_data":
         # Narrow types are stored widened, floats by their bit pattern.
-        wide = np.array(entries, np.int32)
+        wide: Array = np.array(entries, np.int32)
         if dtype is DataType.BOOL:
-            return (wide != 0).reshape(shape)
+            wide = wide.astype(np.bool_)
+            return wide.reshape(shape)
         if dtype.bits < 8:
             return _unpack(wide.astype(np.uint8), dtype, count).reshape(shape)
-        pattern = np.dtype(f"u{dtype.numpy.itemsize}")
-        return wide.astype(pattern).view(dtype.numpy).reshape(shape)
+        pattern: Array = wide.astype(f"u{dtype.numpy.itemsize}")
+        return pattern.view(dtype.numpy).reshape(shape)
     stored = {"float_data": np.float32, "double_data": np.float64, "int64_data": np.int64}
-    array = np.array(entries, stored.get(field, np.uint64))
+    array: Array = np.array(entries, stored.get(field, np.uint64))
     if dtype is DataType.UINT32:
-        return array.astype(np.uint32).reshape(shape)
+        array = array.astype(np.uint32)
     return array.view(dtype.numpy).reshape(shape)
 
 

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ep_core._options import parse_options, select_device
 from ep_core.certificate import CertificatePolicy, Grants, grants_for
 from ep_core.contracts import ExecutionProvider, ProviderInfo
 from ep_core.errors import OptionError, ProviderNotFoundError, ProviderUnavailableError
 from ep_core.options import SessionOptions
 from ep_core.partition import Candidate
-from ep_core._options import parse_options, select_device
 from ep_core.registry import ProviderState, registry
 
 __all__ = ["close_candidates", "open_candidates", "provider_label"]
@@ -146,7 +146,7 @@ def _open(name: str, given: dict[str, Any], options: SessionOptions, *, named: b
 def _with_unique_names(opened: list[Candidate]) -> list[Candidate]:
     """Tell two devices of one provider apart by their ids."""
     names = [candidate.info.name for candidate in opened]
-    result = []
+    result: list[Candidate] = []
     for candidate in opened:
         name = candidate.info.name
         if names.count(name) > 1:

@@ -7,6 +7,7 @@ initializers map lazily.
 from __future__ import annotations
 
 import numbers
+import operator
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -164,7 +165,9 @@ def _node_proto(node: Node) -> onnx.NodeProto:
 
 def _set_attribute(proto: Any, value: AttributeValue, kind: int | None) -> None:
     """Write a value; `kind` is what the operator's schema says of it, if there is one."""
-    proto.type = kind = _guess_kind(value) if kind is None else kind
+    if kind is None or kind not in _FIELDS:
+        kind = _guess_kind(value)
+    proto.type = kind
     field, encode, many = _FIELDS[kind]
     if many:
         getattr(proto, field).extend(map(encode, value))
@@ -271,13 +274,13 @@ _LIST_KINDS: Mapping[int, int] = {
 }
 # By kind: the proto's field, what makes its content, and whether it is a list.
 _FIELDS: Mapping[int, tuple[str, Callable[[Any], Any], bool]] = {
-    _KINDS.INT: ("i", int, False),
+    _KINDS.INT: ("i", operator.index, False),
     _KINDS.FLOAT: ("f", float, False),
     _KINDS.STRING: ("s", _encoded, False),
     _KINDS.TENSOR: ("t", tensor_proto, False),
     _KINDS.GRAPH: ("g", _graph_proto, False),
     _KINDS.TYPE_PROTO: ("tp", type_proto, False),
-    _KINDS.INTS: ("ints", int, True),
+    _KINDS.INTS: ("ints", operator.index, True),
     _KINDS.FLOATS: ("floats", float, True),
     _KINDS.STRINGS: ("strings", _encoded, True),
     _KINDS.TENSORS: ("tensors", tensor_proto, True),

@@ -193,8 +193,8 @@ def _answers(graph: Graph, candidate: Candidate, refusals: Refusals) -> tuple[Su
     try:
         capability = provider.get_capability(graph)
     except Exception as error:  # noqa: BLE001 - a broken provider costs only its own claims
-        told = f"get_capability raised {type(error).__name__}: {error}"
-        return (Support(False, told),) * len(graph.nodes)
+        reason = f"get_capability raised {type(error).__name__}: {error}"
+        return (Support(False, reason),) * len(graph.nodes)
     broken = _contract_breach(graph, capability)
     if broken:
         return (Support(False, f"get_capability broke its contract: {broken}"),) * len(graph.nodes)
@@ -202,10 +202,9 @@ def _answers(graph: Graph, candidate: Candidate, refusals: Refusals) -> tuple[Su
     for node, answer in zip(graph.nodes, capability.nodes, strict=True):
         told = answer if answer.supported else Support(False, answer.reason or "not supported")
         if told.supported:
-            reason = refusals.get((candidate.name, node.name)) or _outside_contract(
-                graph, node, candidate
-            )
-            granted, note = candidate.grant(graph, node) if not reason else (False, reason)
+            refusal = refusals.get((candidate.name, node.name))
+            refusal = refusal or _outside_contract(graph, node, candidate)
+            granted, note = (False, refusal) if refusal else candidate.grant(graph, node)
             told = replace(told, supported=granted, reason=note or answer.reason)
         answers.append(told)
     return tuple(answers)

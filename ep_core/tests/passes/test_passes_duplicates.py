@@ -28,6 +28,7 @@ DEAD = "DeadCodeElimination"
     ("body", "left"),
     [
         ("a = Exp(x)\nb = Exp(x)\ny = Add(a, b)", "Exp Add"),
+        ("a = Exp(x)\nb = Neg(a)\ny = Exp(x)\nc = Neg(y)\nz = Add(b, c)", "Exp Neg Add"),
         ("a = Exp(x)\nb = Exp(x)\nc = Neg(a)\nd = Neg(b)\ny = Add(c, d)", "Exp Neg Add"),
         ("a = Exp(x)\ny = Exp(x)\nb = Neg(a)\nc = Neg(y)\nz = Add(b, c)", "Exp Neg Add"),
         (

@@ -142,6 +142,7 @@ def test_weights_stay_quantised():
     before = graph(
         "() => (float[2] y)",
         "y = DequantizeLinear(a, s)",
+        opset=21,
         a=np.int8([1, 2]),
         s=np.float32(0.5),
     )

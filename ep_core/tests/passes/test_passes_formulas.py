@@ -126,7 +126,7 @@ AFFINE = [
 
 
 def normalisation(
-    ending, *, square="Pow(d, two)", axes=(-1,), opset=17, extra="", centered=True, **changed
+    ending, *, square="Pow(d, two)", axes=(-1,), opset=17, extra="", center=CENTERED, **changed
 ):
     as_input = opset >= 18
     parts = {
@@ -134,7 +134,7 @@ def normalisation(
         "input": ", axes" if as_input else "",
         "square": square,
     }
-    body = ((CENTERED if centered else "") + DEVIATION).format(**parts) + ending + extra
+    body = (center + DEVIATION).format(**parts) + ending + extra
     shape = (4,) if len(axes) == 1 else (3, 4)
     constants = {
         "g": numbers(*shape),
@@ -147,7 +147,7 @@ def normalisation(
     }
     words = set(body.replace("(", " ").replace(")", " ").replace(",", " ").split())
     used = {name: array for name, array in constants.items() if name in words}
-    return graph("(float[N,3,4] x) => (float[N,3,4] y)", body, opset=opset, **used)
+    return graph("(float[N,3,4] x, float[N,3,4] w) => (float[R] y)", body, opset=opset, **used)
 
 
 @pytest.mark.parametrize("ending", AFFINE)
@@ -174,6 +174,8 @@ def test_layer_normalisation(ending, square, axes, opset):
         (AFFINE[0], {"square": "Mul(d, x)"}),
         (AFFINE[0], {"extra": "\nz = Neg(d)"}),
         (AFFINE[0], {"extra": "\nz = Neg(m)"}),
+        (AFFINE[0], {"center": CENTERED.replace("(x{input}", "(w{input}")}),
+        (AFFINE[0], {"center": CENTERED.replace("{axes}", "<axes=[-2,-1]>")}),
         (AFFINE[0].replace("Div(d, r)", "Div(x, r)"), {}),
         (AFFINE[0].replace("Div(d, r)", "Div(r, d)"), {}),
         (AFFINE[5].replace("Sub(b, k)", "Sub(k, b)"), {}),
@@ -192,7 +194,7 @@ def test_a_bias_of_another_shape_stays_outside():
 @pytest.mark.parametrize("ending", AFFINE[:5])
 def test_rms_normalisation(ending):
     ending = ending.replace("d,", "x,").replace("(d", "(x")
-    before = normalisation(ending, square="Mul(x, x)", opset=23, centered=False)
+    before = normalisation(ending, square="Mul(x, x)", opset=23, center="")
     left = "RMSNormalization Add" if "Add" in ending else "RMSNormalization"
     check_near(RMS_NORM, before, left, rtol=1e-4)
 
@@ -203,7 +205,7 @@ def test_rms_normalisation(ending):
 def test_look_alikes_of_rms_normalisation_stay(options):
     options = {"opset": 23, **options}
     ending = "n = Div(x, r)\ny = Mul(n, g)"
-    before = normalisation(ending, square="Mul(x, x)", centered=False, **options)
+    before = normalisation(ending, square="Mul(x, x)", center="", **options)
     check_untouched(RMS_NORM, before)
 
 

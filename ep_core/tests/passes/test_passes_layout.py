@@ -149,6 +149,7 @@ def test_transposes_sink_below_squeeze(body, constants, left):
         (f"a = {IN}(x)\ny = Squeeze(a)", {}),
         (f"a = {IN}(x)\ny = Reshape(a, i)", {"i": [2, 3, 5]}),
         (f"a = {IN}(x)\ny = Reshape(a, i)", {"i": [2, 15]}),
+        (f"a = {IN}(e)\ny = Reshape(a, i)", {"i": [2, -1, 3]}),
         (f"a = {IN}(x)\ny = Reshape(a, i)", {"i": [2, 1, 5, 3]}),
         (f"a = {IN}(x)\ny = Reshape(a, i)", {"i": [0, 5, 3]}),
         (f"a = {IN}(x)\nb = Neg(a)\ny = Squeeze(a, i)", {"i": [1]}),
@@ -156,7 +157,8 @@ def test_transposes_sink_below_squeeze(body, constants, left):
 )
 def test_transposes_stay_where_sinking_would_be_wrong_or_useless(body, constants):
     arrays = {name: np.int64(value) for name, value in constants.items()}
-    check_untouched(SINK, layout(body, signature="(float[2,3,1,5] x)", **arrays))
+    signature = "(float[2,3,1,5] x, float[2,3,1,0] e)"
+    check_untouched(SINK, layout(body, signature=signature, **arrays))
 
 
 def test_sunk_transposes_meet_and_vanish():
