@@ -20,8 +20,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from ep_core import InferenceSession
+from ep_core.discovery.registry import ProviderState, Registry, registry
 from ep_core.errors import ProviderError, ProviderUnavailableError
-from ep_core.registry import ProviderState, Registry, registry
 
 ZOO = Path(__file__).parent / "broken_plugins"
 PROBE_SECONDS = 3.0
@@ -162,7 +162,7 @@ def test_what_crashed_is_never_imported_here(listed):
 
 def test_a_crash_is_remembered_by_the_next_process(listed):
     code = (
-        "import sys; from ep_core import _probe, registry\n"
+        "import sys; from ep_core.discovery import probe, registry\n"
         "def refuse(entries, limit):\n"
         "    assert not entries, entries\n"
         "    return []\n"

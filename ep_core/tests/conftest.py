@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from reference_provider import ReferenceFactory
 
-from ep_core.registry import registry
+from ep_core.discovery.registry import registry
 
 
 @pytest.fixture

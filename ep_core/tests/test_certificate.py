@@ -11,7 +11,8 @@ import sys
 
 import pytest
 
-from ep_core.certificate import (
+from ep_core.contracts import API_VERSION, ProviderInfo
+from ep_core.discovery.certificate import (
     CertificatePolicy,
     certificate_policy,
     content_hash,
@@ -19,7 +20,6 @@ from ep_core.certificate import (
     grants_for,
     read_certificate,
 )
-from ep_core.contracts import API_VERSION, ProviderInfo
 from ep_core.errors import CertificateError, OptionError
 from ep_core.graph import Graph, Node, ValueInfo
 from ep_core.types import DataType, DeviceInfo, OpSet, SequenceType, TensorType
@@ -229,7 +229,7 @@ def test_a_broken_certificate_is_part_of_the_reason(installed):
 
 
 def test_the_api_range_has_both_ends_in_it(installed, monkeypatch):
-    monkeypatch.setattr("ep_core.certificate.API_VERSION", (1, 3))
+    monkeypatch.setattr("ep_core.discovery.certificate.API_VERSION", (1, 3))
     for start, end, fits in [
         ((1, 0), (1, 3), True),
         ((1, 3), (2, 0), True),
@@ -363,7 +363,7 @@ def test_warn_grants_and_says_so(installed, caplog):
 
 
 def test_off_grants_everything_and_looks_for_nothing(installed, monkeypatch):
-    monkeypatch.setattr("ep_core.certificate.find_certificate", None)
+    monkeypatch.setattr("ep_core.discovery.certificate.find_certificate", None)
     grants = grants_for(INFO, installed, DEVICE, CertificatePolicy.OFF)
     assert grants(*graph_of("Relu", [FLOAT], [FLOAT])) == (True, "")
 

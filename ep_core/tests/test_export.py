@@ -11,9 +11,9 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from ep_core.errors import NotSupportedError, OptionError
-from ep_core.export import export_model, save_model, tensor_proto
 from ep_core.graph import Graph, Initializer, Node, Subgraph, ValueInfo
-from ep_core.load import load_model
+from ep_core.loading.export import export_model, save_model, tensor_proto
+from ep_core.loading.load import load_model
 from ep_core.types import (
     DataType,
     MapType,

@@ -18,7 +18,7 @@ from ep_core.errors import (
     OptionError,
 )
 from ep_core.graph import Graph
-from ep_core.load import LoadLimits, load_model
+from ep_core.loading.load import LoadLimits, load_model
 from ep_core.types import DataType, TensorType
 
 FLOAT, INT64, BOOL, STRING = (

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from ep_core.errors import InvalidModelError, ModelLimitError, UnsafePathError
-from ep_core.load import LoadLimits, load_model
+from ep_core.loading.load import LoadLimits, load_model
 
 VALUES = np.arange(6, dtype=np.float32)
 

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from ep_core.errors import InvalidModelError, ModelLimitError, NotSupportedError
-from ep_core.load import LoadLimits, load_model
+from ep_core.loading.load import LoadLimits, load_model
 
 node = helper.make_node
 OPSETS = [helper.make_opsetid("", 17), helper.make_opsetid("loc", 1)]

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from ep_core.errors import EpError
-from ep_core.load import load_model
+from ep_core.loading.load import load_model
 
 node = helper.make_node
 info = helper.make_tensor_value_info

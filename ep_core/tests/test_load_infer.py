@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from ep_core.errors import InvalidModelError
-from ep_core.load import load_model
+from ep_core.loading.load import load_model
 from ep_core.types import (
     DataType,
     MapType,

@@ -10,7 +10,7 @@ import pytest
 from onnx import SparseTensorProto, TensorProto, helper, numpy_helper
 
 from ep_core.errors import InvalidModelError, ModelLimitError, NotSupportedError
-from ep_core.load import LoadLimits, load_model
+from ep_core.loading.load import LoadLimits, load_model
 from ep_core.types import DataType
 
 X = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])

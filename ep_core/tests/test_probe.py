@@ -11,12 +11,14 @@ import time
 
 import pytest
 
-from ep_core import _probe, _verdicts, registry
-from ep_core._plugins import find_plugins
-from ep_core._probe import Outcome, Verdict
+from ep_core.discovery import probe as _probe
+from ep_core.discovery import registry
+from ep_core.discovery import verdicts as _verdicts
+from ep_core.discovery.plugins import find_plugins
+from ep_core.discovery.probe import Outcome, Verdict
+from ep_core.discovery.registry import ProviderState, Registry
 from ep_core.errors import OptionError, ProviderUnavailableError
 from ep_core.hookspecs import PROVIDER_GROUP
-from ep_core.registry import ProviderState, Registry
 
 PLUGIN = """
 import os, sys, time
@@ -194,7 +196,7 @@ def test_nothing_is_left_behind(site, tmp_path, monkeypatch):
 
 def test_a_plugin_that_asks_the_registry_starts_no_further_child(site, tmp_path):
     note = tmp_path / "note"
-    ask = "import ep_core.registry as r; s = r.registry().status('toy');"
+    ask = "import ep_core.discovery.registry as r; s = r.registry().status('toy');"
     keep = f"open({str(note)!r}, 'a').write(os.environ['EP_PROBE_TIMEOUT'] + ' ')"
     site.write(in_devices=f"{ask} {keep}")
     assert verdict_of(site).outcome is Outcome.SURVIVED
@@ -330,7 +332,7 @@ def test_limit_zero_switches_probing_off(site, monkeypatch):
 
 # ---------------------------------------------------------------- where it is started from
 
-ASK = "from ep_core.registry import registry; print(registry().status('toy').state.value)"
+ASK = "from ep_core.discovery.registry import registry; print(registry().status('toy').state.value)"
 
 
 def run_python(site, tmp_path, *arguments, **environment):
@@ -368,7 +370,7 @@ def test_from_a_command_line_with_safe_path_and_warnings_as_errors(site, tmp_pat
 def test_from_a_thread_with_ignored_child_signals(site, tmp_path):
     code = (
         "import signal, threading; signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
-        "from ep_core.registry import registry\n"
+        "from ep_core.discovery.registry import registry\n"
         "def ask(): print(registry().status('toy').state.value)\n"
         "thread = threading.Thread(target=ask); thread.start(); thread.join()\n"
     )

@@ -14,6 +14,13 @@ from ep_core.contracts import (
     ProviderFeatures,
     ProviderInfo,
 )
+from ep_core.discovery.registry import (
+    ProviderState,
+    Registry,
+    parse_options,
+    registry,
+    select_device,
+)
 from ep_core.errors import (
     AllocationError,
     EpError,
@@ -22,13 +29,6 @@ from ep_core.errors import (
     ProviderUnavailableError,
 )
 from ep_core.hookspecs import hookimpl
-from ep_core.registry import (
-    ProviderState,
-    Registry,
-    parse_options,
-    registry,
-    select_device,
-)
 from ep_core.types import HOST_MEMORY, DeviceInfo, MemoryInfo, MemoryKind
 
 
@@ -194,7 +194,7 @@ def test_a_broken_plugin_is_listed_with_its_reason_and_disturbs_nobody(local, ca
 
 
 def test_an_older_minor_version_is_served(local, monkeypatch):
-    monkeypatch.setattr("ep_core._plugins.API_VERSION", (MAJOR, 7))
+    monkeypatch.setattr("ep_core.discovery.plugins.API_VERSION", (MAJOR, 7))
     add(local, api_version=(MAJOR, 3))
     assert local.status("toy").state is ProviderState.AVAILABLE
 

@@ -11,9 +11,9 @@ import textwrap
 
 import pytest
 
+from ep_core.discovery.registry import ProviderState, Registry
 from ep_core.errors import OptionError, ProviderNotFoundError, ProviderUnavailableError
 from ep_core.hookspecs import COMMAND_GROUP, PROVIDER_GROUP
-from ep_core.registry import ProviderState, Registry
 
 GOOD = """
 from ep_core.contracts import API_VERSION, ProviderInfo

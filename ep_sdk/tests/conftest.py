@@ -11,7 +11,7 @@ import pytest
 
 from ep_core.contracts import API_VERSION, ProviderFeatures, ProviderInfo
 from ep_core.graph import Subgraph
-from ep_core.load import load_model
+from ep_core.loading.load import load_model
 from ep_core.types import DeviceInfo
 from ep_sdk import KernelProvider
 from ep_sdk.simulator import INFO, ep_provider_factory

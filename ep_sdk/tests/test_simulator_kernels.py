@@ -16,7 +16,7 @@ import pytest
 from onnx.backend.test.case import node as node_cases
 
 from ep_core.graph import Subgraph
-from ep_core.load import load_model
+from ep_core.loading.load import load_model
 from ep_core.types import DataType
 from ep_sdk.simulator.launch import TABLE
 

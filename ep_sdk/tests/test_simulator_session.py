@@ -10,8 +10,8 @@ import onnx
 import pytest
 
 from ep_core import InferenceSession, SessionOptions
+from ep_core.discovery.registry import registry
 from ep_core.errors import DeviceLostError, EpError, PlacementError, RunError
-from ep_core.registry import registry
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> '
 CHAIN = (

@@ -15,8 +15,8 @@ from ep_core.contracts import (
     ProviderInfo,
     Support,
 )
+from ep_core.discovery.registry import registry
 from ep_core.hookspecs import hookimpl
-from ep_core.registry import registry
 from ep_core.types import HOST_MEMORY, DeviceInfo
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ep_core.registry import registry
+from ep_core.discovery.registry import registry
 from ep_tools.cli import main
 
 

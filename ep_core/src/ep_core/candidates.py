@@ -7,13 +7,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ep_core._options import parse_options, select_device
-from ep_core.certificate import CertificatePolicy, Grants, grants_for
 from ep_core.contracts import ExecutionProvider, ProviderInfo
+from ep_core.discovery.certificate import CertificatePolicy, Grants, grants_for
+from ep_core.discovery.options import parse_options, select_device
+from ep_core.discovery.registry import ProviderState, registry
 from ep_core.errors import OptionError, ProviderNotFoundError, ProviderUnavailableError
 from ep_core.options import SessionOptions
 from ep_core.partition import Candidate
-from ep_core.registry import ProviderState, registry
 
 __all__ = ["close_candidates", "open_candidates", "provider_label"]
 

@@ -250,7 +250,7 @@ class Graph:
 
     def to_model(self) -> onnx.ModelProto:
         """Return the graph as a valid ONNX model; a body's captures become its inputs."""
-        from ep_core.export import export_model
+        from ep_core.loading.export import export_model
 
         return export_model(self)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ep_core.certificate import CertificatePolicy
+from ep_core.discovery.certificate import CertificatePolicy
 from ep_core.errors import OptionError, did_you_mean
-from ep_core.load import LoadLimits
-from ep_core.passes.levels import GraphOptimizationLevel
+from ep_core.levels import GraphOptimizationLevel
+from ep_core.loading.load import LoadLimits
 
 __all__ = ["RunOptions", "SessionOptions"]
 

@@ -20,6 +20,7 @@ import onnx
 from ep_core.candidates import close_candidates, open_candidates, provider_label
 from ep_core.compiler import Compiler
 from ep_core.contracts import Value
+from ep_core.discovery.registry import registry
 from ep_core.errors import (
     AllocationError,
     EpError,
@@ -30,13 +31,12 @@ from ep_core.errors import (
     did_you_mean,
 )
 from ep_core.executor import ContextPool
-from ep_core.export import save_model
 from ep_core.folding import Evaluator
 from ep_core.graph import Graph
-from ep_core.load import ModelMetadata, load_model
+from ep_core.loading.export import save_model
+from ep_core.loading.load import ModelMetadata, load_model
 from ep_core.options import RunOptions, SessionOptions
 from ep_core.passes import optimize
-from ep_core.registry import registry
 from ep_core.report import PlacementReport
 from ep_core.signature import NodeArg, Signature
 

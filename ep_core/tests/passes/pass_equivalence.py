@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
-from ep_core.load import load_model
+from ep_core.loading.load import load_model
 from ep_core.passes import PASSES, Pass
 from ep_core.passes._driver import PassContext, run_pass
 from ep_core.passes._scope import Names

@@ -11,7 +11,7 @@ from pass_equivalence import assert_same_bits, evaluate, feeds_for, graph, opera
 
 import ep_core.passes as passes
 from ep_core.errors import EpError, OptionError
-from ep_core.load import load_model
+from ep_core.loading.load import load_model
 from ep_core.passes import PASSES, GraphOptimizationLevel, Pass, PassError, optimize
 from ep_core.passes._driver import PassContext, run_pass
 from ep_core.passes._scope import Names

@@ -17,6 +17,8 @@ from pass_equivalence import (
     refuse,
 )
 
+from ep_core.loading.load import load_model
+from ep_core.passes import GraphOptimizationLevel, optimize
 from ep_core.passes._schema import _DRAWING_RANDOM
 
 FOLD = "ConstantFolding"
@@ -127,8 +129,6 @@ def test_operators_of_other_domains_may_have_state_and_stay():
         '<ir_version: 8, opset_import: ["" : 17, "custom" : 1]> '
         "g () => (float[1] y) <float[1] a = {1}> { y = custom.Counter(a) }"
     )
-    from ep_core.load import load_model
-
     check_untouched(FOLD, load_model(model).graph)
 
 
@@ -212,8 +212,6 @@ def test_an_evaluator_is_asked_once_about_a_node_and_gets_a_graph_of_its_own():
         a=np.float32([1, 2]),
         m=np.float32(1),
     )
-    from ep_core.passes import GraphOptimizationLevel, optimize
-
     optimize(before, GraphOptimizationLevel.ORT_ENABLE_ALL, evaluate=refusing)
     assert seen == [("Clip", (before.nodes[0],), ("a", "m"), 3)]
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from pass_equivalence import apply, assert_same_bits, evaluate, run
 from random_models import models
 
-from ep_core.load import load_model
+from ep_core.loading.load import load_model
 from ep_core.passes import PASSES, GraphOptimizationLevel, optimize
 
 FEEDS = {

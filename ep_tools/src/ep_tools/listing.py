@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ep_core.registry import ProviderState, ProviderStatus, registry
+from ep_core.discovery.registry import ProviderState, ProviderStatus, registry
 from ep_core.types import DeviceInfo
 from ep_tools.console import Console, format_bytes
 

@@ -46,7 +46,7 @@ def list_commands(warn: Warn) -> dict[str, str]:
 
 def find_command(name: str, warn: Warn) -> Command | None:
     """Import the plugins and return the command of that name, None if no plugin has it."""
-    from ep_core.registry import registry
+    from ep_core.discovery.registry import registry
 
     found = registry().commands()
     for problem in found.problems:

@@ -7,7 +7,7 @@ import onnx
 from onnx import helper
 
 from ep_core.graph import Subgraph
-from ep_core.load import load_model
+from ep_core.loading.load import load_model
 from ep_cpu import ep_provider_factory
 
 

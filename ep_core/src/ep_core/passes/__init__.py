@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 
 from ep_core.errors import OptionError, did_you_mean
 from ep_core.graph import Graph
+from ep_core.levels import GraphOptimizationLevel
 from ep_core.passes import (
     cast_chain,
     common_subexpression,
@@ -35,7 +36,6 @@ from ep_core.passes import (
 )
 from ep_core.passes._driver import Evaluate, Pass, PassContext, PassError, run_pass
 from ep_core.passes._scope import Names
-from ep_core.passes.levels import GraphOptimizationLevel
 
 __all__ = [
     "PASSES",

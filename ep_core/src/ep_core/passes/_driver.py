@@ -13,9 +13,9 @@ import numpy as np
 
 from ep_core.errors import EpError
 from ep_core.graph import Graph, Node
+from ep_core.levels import GraphOptimizationLevel
 from ep_core.passes._editor import GraphEditor
 from ep_core.passes._scope import Names, Scope, map_bodies
-from ep_core.passes.levels import GraphOptimizationLevel
 
 __all__ = ["Evaluate", "Pass", "PassContext", "PassError", "run_pass"]
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ep_core.graph import Node
+from ep_core.levels import GraphOptimizationLevel
 from ep_core.passes._driver import Pass, PassContext
 from ep_core.passes._editor import GraphEditor
 from ep_core.passes._schema import repeatable
-from ep_core.passes.levels import GraphOptimizationLevel
 
 __all__ = ["PASS"]
 

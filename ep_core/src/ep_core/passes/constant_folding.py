@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ep_core._convert import value_type
 from ep_core.graph import Graph, Initializer, Node, ValueInfo
+from ep_core.levels import GraphOptimizationLevel
+from ep_core.loading.convert import value_type
 from ep_core.passes._constants import integers, shape_of
 from ep_core.passes._driver import Pass, PassContext
 from ep_core.passes._editor import GraphEditor
 from ep_core.passes._schema import repeatable
-from ep_core.passes.levels import GraphOptimizationLevel
 from ep_core.types import DataType, TensorType, ValueType
 
 __all__ = ["PASS"]

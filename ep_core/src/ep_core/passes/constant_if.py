@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ep_core.graph import Graph, Node
+from ep_core.levels import GraphOptimizationLevel
 from ep_core.passes._driver import Pass, PassContext
 from ep_core.passes._editor import GraphEditor
 from ep_core.passes._scope import rename_values
-from ep_core.passes.levels import GraphOptimizationLevel
 
 __all__ = ["PASS"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 
 from ep_core.graph import Initializer
+from ep_core.levels import GraphOptimizationLevel
 from ep_core.passes._driver import Pass, PassContext
 from ep_core.passes._editor import GraphEditor
-from ep_core.passes.levels import GraphOptimizationLevel
 from ep_core.types import DataType
 
 __all__ = ["PASS"]

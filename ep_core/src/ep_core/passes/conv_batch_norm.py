@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from ep_core.graph import Node
+from ep_core.levels import GraphOptimizationLevel
 from ep_core.passes._convolution import find_convolution, fold_into
 from ep_core.passes._driver import Pass, PassContext
 from ep_core.passes._editor import GraphEditor
-from ep_core.passes.levels import GraphOptimizationLevel
 
 __all__ = ["PASS"]
 

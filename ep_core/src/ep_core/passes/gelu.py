@@ -11,11 +11,11 @@ from __future__ import annotations
 from math import pi, sqrt
 
 from ep_core.graph import Node
+from ep_core.levels import GraphOptimizationLevel
 from ep_core.passes._driver import Pass, PassContext
 from ep_core.passes._editor import GraphEditor
 from ep_core.passes._match import float_type, inner, plus_constant, product, product_of
 from ep_core.passes._schema import version_at
-from ep_core.passes.levels import GraphOptimizationLevel
 from ep_core.types import TensorType
 
 __all__ = ["PASS"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ep_core.levels import GraphOptimizationLevel
 from ep_core.passes._driver import Pass, PassContext
 from ep_core.passes._editor import GraphEditor
 from ep_core.passes._match import last_axes_mean
@@ -22,7 +23,6 @@ from ep_core.passes._normalization import (
     reciprocal,
 )
 from ep_core.passes._schema import version_at
-from ep_core.passes.levels import GraphOptimizationLevel
 
 __all__ = ["PASS"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ep_core.graph import Node
+from ep_core.levels import GraphOptimizationLevel
 from ep_core.passes._constants import broadcasts_into, filled_with, shape_of
 from ep_core.passes._driver import Pass, PassContext
 from ep_core.passes._editor import GraphEditor
-from ep_core.passes.levels import GraphOptimizationLevel
 from ep_core.types import DataType, TensorType
 
 __all__ = ["PASS"]

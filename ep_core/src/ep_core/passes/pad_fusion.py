@@ -6,10 +6,10 @@ Not into MaxPool: its own padding never wins the maximum, while a zero may.
 from __future__ import annotations
 
 from ep_core.graph import Node
+from ep_core.levels import GraphOptimizationLevel
 from ep_core.passes._constants import integers, integers_at, scalar, shape_of
 from ep_core.passes._driver import Pass, PassContext
 from ep_core.passes._editor import GraphEditor
-from ep_core.passes.levels import GraphOptimizationLevel
 
 __all__ = ["PASS"]
 

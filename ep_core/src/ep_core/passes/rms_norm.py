@@ -5,11 +5,11 @@ Source: Zhang & Sennrich 2019, "Root Mean Square Layer Normalization", arXiv 191
 
 from __future__ import annotations
 
+from ep_core.levels import GraphOptimizationLevel
 from ep_core.passes._driver import Pass, PassContext
 from ep_core.passes._editor import GraphEditor
 from ep_core.passes._normalization import find_deviation, find_scaled
 from ep_core.passes._schema import version_at
-from ep_core.passes.levels import GraphOptimizationLevel
 
 __all__ = ["PASS"]
 

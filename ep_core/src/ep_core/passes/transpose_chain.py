@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ep_core.levels import GraphOptimizationLevel
 from ep_core.passes._driver import Pass, PassContext
 from ep_core.passes._editor import GraphEditor
 from ep_core.passes._layout import compose, is_identity, permutation
-from ep_core.passes.levels import GraphOptimizationLevel
 
 __all__ = ["PASS", "shorten"]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ep_core.levels import GraphOptimizationLevel
 from ep_core.passes._constants import shape_of
 from ep_core.passes._driver import Pass, PassContext
 from ep_core.passes._editor import GraphEditor
@@ -25,7 +26,6 @@ from ep_core.passes._layout import (
     permuted_type,
 )
 from ep_core.passes._layout_blind import blind_rank, data_inputs, for_permuted
-from ep_core.passes.levels import GraphOptimizationLevel
 from ep_core.passes.transpose_chain import shorten
 from ep_core.types import TensorType
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from ep_core.graph import Node
+from ep_core.levels import GraphOptimizationLevel
 from ep_core.passes._constants import integers_at, shape_of
 from ep_core.passes._driver import Pass, PassContext
 from ep_core.passes._editor import GraphEditor
 from ep_core.passes._layout import Permutation, invert, permutation, permuted_type
-from ep_core.passes.levels import GraphOptimizationLevel
 from ep_core.types import TensorType
 
 __all__ = ["PASS"]

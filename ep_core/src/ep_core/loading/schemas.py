@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ep_core._limits import quoted, suggestion
-from ep_core._tensors import data_type
 from ep_core.errors import InvalidModelError, NotSupportedError
 from ep_core.graph import AttributeValue, Graph, Node
+from ep_core.loading.limits import quoted, suggestion
+from ep_core.loading.tensors import data_type
 from ep_core.types import (
     MapType,
     OpSet,

@@ -13,10 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ep_core import _verdicts
-from ep_core._extras import load_commands, load_passes, register_schemas
-from ep_core._options import parse_options, select_device
-from ep_core._plugins import (
+from ep_core.contracts import (
+    Command,
+    ExecutionProvider,
+    GraphPass,
+    ProviderFactory,
+    ProviderInfo,
+)
+from ep_core.discovery import verdicts as _verdicts
+from ep_core.discovery.extras import load_commands, load_passes, register_schemas
+from ep_core.discovery.options import parse_options, select_device
+from ep_core.discovery.plugins import (
     PluginEntry,
     autoload,
     check_devices,
@@ -28,14 +35,7 @@ from ep_core._plugins import (
     plugin_manager,
     reason_of,
 )
-from ep_core._probe import Outcome, Verdict, probe, time_limit
-from ep_core.contracts import (
-    Command,
-    ExecutionProvider,
-    GraphPass,
-    ProviderFactory,
-    ProviderInfo,
-)
+from ep_core.discovery.probe import Outcome, Verdict, probe, time_limit
 from ep_core.errors import (
     ContractError,
     EpError,

@@ -16,13 +16,13 @@ from dataclasses import replace
 
 import onnx
 
-from ep_core._convert import is_constant, value_type
-from ep_core._limits import quoted
-from ep_core._schemas import schema_rules
-from ep_core._scopes import bodies
 from ep_core.errors import EpError, InvalidModelError, OptionError, did_you_mean
-from ep_core.export import value_proto
 from ep_core.graph import Graph, Node, ValueInfo
+from ep_core.loading.convert import is_constant, value_type
+from ep_core.loading.export import value_proto
+from ep_core.loading.limits import quoted
+from ep_core.loading.schemas import schema_rules
+from ep_core.loading.scopes import bodies
 from ep_core.types import (
     DataType,
     Dim,

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ep_core._limits import LoadLimits, plain_domain, quoted, text
-from ep_core._schemas import check_node, schema_rules
-from ep_core._tensors import TensorReader, data_type
 from ep_core.errors import InvalidModelError, NotSupportedError
 from ep_core.graph import AttributeValue, Graph, Initializer, Node, ValueInfo
+from ep_core.loading.limits import LoadLimits, plain_domain, quoted, text
+from ep_core.loading.schemas import check_node, schema_rules
+from ep_core.loading.tensors import TensorReader, data_type
 from ep_core.types import (
     MapType,
     OpSet,

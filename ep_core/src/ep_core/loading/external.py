@@ -11,8 +11,8 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path, PureWindowsPath
 
-from ep_core._limits import quoted
 from ep_core.errors import InvalidModelError, UnsafePathError
+from ep_core.loading.limits import quoted
 
 __all__ = ["ExternalFiles"]
 

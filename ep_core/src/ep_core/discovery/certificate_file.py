@@ -41,7 +41,7 @@ class Certificate:
     """One certificate file: what it is bound to, and the rows it grants.
 
     Attributes:
-        content_hash: of the distribution, see `ep_core.certificate.content_hash`.
+        content_hash: of the distribution, see `ep_core.discovery.certificate.content_hash`.
         api_from, api_until: versions of the provider API it holds for, both ends included.
         device_fingerprint: `DeviceInfo.fingerprint` of the device it was made on.
         kit_version, cases_hash, results_hash, waivers: how it came about, for a person to read.

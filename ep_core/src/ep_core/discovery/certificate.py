@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ep_core._certificate_file import Certificate, CertificateRow, read_certificate
-from ep_core._plugins import package_files
 from ep_core.contracts import API_VERSION, ProviderInfo
+from ep_core.discovery.certificate_file import Certificate, CertificateRow, read_certificate
+from ep_core.discovery.plugins import package_files
 from ep_core.errors import CertificateError, OptionError, did_you_mean
 from ep_core.graph import Graph, Node
 from ep_core.types import DeviceInfo

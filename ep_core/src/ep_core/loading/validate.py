@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ep_core._limits import quoted, suggestion
 from ep_core.errors import InvalidModelError
 from ep_core.graph import Graph, Node
+from ep_core.loading.limits import quoted, suggestion
 
 __all__ = ["check_graph"]
 

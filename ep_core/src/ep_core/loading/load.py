@@ -14,17 +14,17 @@ from pathlib import Path
 
 import onnx
 
-from ep_core._convert import Converter
-from ep_core._external import ExternalFiles
-from ep_core._functions import inline_functions
-from ep_core._infer import fix_dimensions, infer_types
-from ep_core._limits import LoadLimits, plain_domain, text
-from ep_core._schemas import check_opset
-from ep_core._scopes import rename_shadowing
-from ep_core._tensors import TensorReader
-from ep_core._validate import check_graph
 from ep_core.errors import InvalidModelError, NotSupportedError
 from ep_core.graph import Graph
+from ep_core.loading.convert import Converter
+from ep_core.loading.external import ExternalFiles
+from ep_core.loading.functions import inline_functions
+from ep_core.loading.infer import fix_dimensions, infer_types
+from ep_core.loading.limits import LoadLimits, plain_domain, text
+from ep_core.loading.schemas import check_opset
+from ep_core.loading.scopes import rename_shadowing
+from ep_core.loading.tensors import TensorReader
+from ep_core.loading.validate import check_graph
 from ep_core.types import OpSet
 
 __all__ = ["LoadLimits", "Model", "ModelMetadata", "load_model"]

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import onnx
 
-from ep_core._limits import LoadLimits, plain_domain, quoted
-from ep_core._schemas import check_opset, schema_rules
-from ep_core._scopes import bodies
 from ep_core.errors import InvalidModelError, NotSupportedError
+from ep_core.loading.limits import LoadLimits, plain_domain, quoted
+from ep_core.loading.schemas import check_opset, schema_rules
+from ep_core.loading.scopes import bodies
 from ep_core.types import OpSet
 
 __all__ = ["inline_functions"]

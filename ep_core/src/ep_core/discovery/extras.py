@@ -11,8 +11,8 @@ from typing import Any
 
 import pluggy
 
-from ep_core._plugins import PluginEntry, guarded, load_plugin, plugin_manager
 from ep_core.contracts import Command, GraphPass
+from ep_core.discovery.plugins import PluginEntry, guarded, load_plugin, plugin_manager
 from ep_core.errors import ContractError, ProviderError
 
 _schema_owners: dict[tuple[str, str, int], str] = {}

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ep_core._schemas import attribute_kind
 from ep_core.errors import NotSupportedError, OptionError
 from ep_core.graph import AttributeValue, Graph, Node, ValueInfo
+from ep_core.loading.schemas import attribute_kind
 from ep_core.types import (
     DataType,
     MapType,

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ep_core._external import ExternalFiles
-from ep_core._limits import LoadLimits
 from ep_core.errors import InvalidModelError, NotSupportedError
 from ep_core.graph import Initializer
+from ep_core.loading.external import ExternalFiles
+from ep_core.loading.limits import LoadLimits
 from ep_core.types import DataType
 
 __all__ = ["TensorReader", "data_type"]

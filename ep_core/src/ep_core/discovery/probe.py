@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from ep_core._plugins import (
+from ep_core.discovery.plugins import (
     PluginEntry,
     check_devices,
     load_plugin,
@@ -37,8 +37,8 @@ _BOOT = (
     "with open(sys.argv[1] + '/request.json', encoding='utf-8') as file:\n"
     "    request = json.load(file)\n"
     "sys.path[:] = request['path']\n"
-    "from ep_core import _probe\n"
-    "_probe.main(sys.argv[1], request)\n"
+    "from ep_core.discovery import probe\n"
+    "probe.main(sys.argv[1], request)\n"
 )
 _START_LIMIT = 60.0
 _POLL_INTERVAL = 0.005

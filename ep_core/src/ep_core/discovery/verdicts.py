@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ep_core._plugins import PluginEntry, source_files
-from ep_core._probe import Outcome, Verdict
+from ep_core.discovery.plugins import PluginEntry, source_files
+from ep_core.discovery.probe import Outcome, Verdict
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
