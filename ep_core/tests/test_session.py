@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 
 import numpy as np
 import onnx
@@ -354,3 +355,36 @@ def test_bad_models_raise_our_errors(provide, tmp_path):
             InferenceSession(source, providers=["cpu"])
     with pytest.raises(EpError):
         InferenceSession(5, providers=["cpu"])  # type: ignore[arg-type]
+
+
+GELU = """
+<ir_version: 10, opset_import: ["" : 20]>
+gelu (float[4] x) => (float[4] y)
+<float root = {1.4142135}, float one = {1.0}, float half = {0.5}>
+{
+  d = Div(x, root)
+  e = Erf(d)
+  a = Add(e, one)
+  m = Mul(x, a)
+  y = Mul(m, half)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("operators", "placed"),
+    [
+        ({"Div", "Erf", "Add", "Mul"}, {("fast", 5)}),  # Gelu would go to the cpu: not fused
+        ({"Div", "Erf", "Add", "Mul", "Gelu"}, {("fast", 1)}),
+        ({"Div", "Add", "Mul"}, {("cpu", 1)}),  # one part was the cpu's already
+    ],
+)
+def test_fusions_move_no_work_to_a_provider_further_back(provide, operators, placed):
+    provide("fast", operators)
+    provide("cpu")
+    with InferenceSession(parser.parse_model(GELU), providers=["fast", "cpu"]) as session:
+        counts = Counter(p.provider for p in session.get_placement().nodes[""])
+        assert set(counts.items()) == placed
+        x = np.array([-1, 0, 0.5, 3], np.float32)
+        right = [-0.15865525, 0.0, 0.34573123, 2.9959503]  # x * Phi(x)
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], right, rtol=1e-5)

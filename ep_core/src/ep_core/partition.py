@@ -25,6 +25,7 @@ __all__ = [
     "Partitioning",
     "PartitionSpec",
     "Refusals",
+    "answers",
     "partition",
 ]
 
@@ -119,15 +120,15 @@ def partition(
         PlacementError: nodes that nobody may run; lists each provider's reason.
     """
     live = _live_nodes(graph)
-    answers = {c.name: _answers(graph, c, refusals or {}) for c in candidates}
+    supports = {c.name: answers(graph, c, refusals or {}) for c in candidates}
     owners: dict[int, Candidate | None] = {}
     placements = []
     unplaced = []
     for index in live:
         node = graph.nodes[index]
-        owner, placement = _place(node, index, candidates, answers)
+        owner, placement = _place(node, index, candidates, supports)
         if placement is None:
-            unplaced.append((node, {c.name: answers[c.name][index].reason for c in candidates}))
+            unplaced.append((node, {c.name: supports[c.name][index].reason for c in candidates}))
             continue
         owners[index] = owner
         placements.append(placement)
@@ -140,15 +141,15 @@ def _place(
     node: Node,
     index: int,
     candidates: Sequence[Candidate],
-    answers: Mapping[str, tuple[Support, ...]],
+    supports: Mapping[str, tuple[Support, ...]],
 ) -> tuple[Candidate | None, NodePlacement | None]:
     refused: dict[str, str] = {}
     for position, candidate in enumerate(candidates):
-        answer = answers[candidate.name][index]
+        answer = supports[candidate.name][index]
         if not answer.supported:
             refused[candidate.name] = answer.reason
             continue
-        later = (c.name for c in candidates[position + 1 :] if answers[c.name][index].supported)
+        later = (c.name for c in candidates[position + 1 :] if supports[c.name][index].supported)
         reason = "first in the caller's order" if position == 0 else "first that supports it"
         if answer.reason:
             reason = f"{reason}; {answer.reason}"
@@ -187,7 +188,7 @@ def _live_nodes(graph: Graph) -> list[int]:
     return sorted(live)
 
 
-def _answers(graph: Graph, candidate: Candidate, refusals: Refusals) -> tuple[Support, ...]:
+def answers(graph: Graph, candidate: Candidate, refusals: Refusals) -> tuple[Support, ...]:
     """The provider's answers, after the checks of contract, certificate and earlier refusals."""
     provider = candidate.provider
     try:
@@ -198,7 +199,7 @@ def _answers(graph: Graph, candidate: Candidate, refusals: Refusals) -> tuple[Su
     broken = _contract_breach(graph, capability)
     if broken:
         return (Support(False, f"get_capability broke its contract: {broken}"),) * len(graph.nodes)
-    answers = []
+    result = []
     for node, answer in zip(graph.nodes, capability.nodes, strict=True):
         told = answer if answer.supported else Support(False, answer.reason or "not supported")
         if told.supported:
@@ -206,8 +207,8 @@ def _answers(graph: Graph, candidate: Candidate, refusals: Refusals) -> tuple[Su
             refusal = refusal or _outside_contract(graph, node, candidate)
             granted, note = (False, refusal) if refusal else candidate.grant(graph, node)
             told = replace(told, supported=granted, reason=note or answer.reason)
-        answers.append(told)
-    return tuple(answers)
+        result.append(told)
+    return tuple(result)
 
 
 def _contract_breach(graph: Graph, capability: Capability) -> str | None:

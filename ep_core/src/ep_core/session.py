@@ -32,6 +32,7 @@ from ep_core.errors import (
 )
 from ep_core.executor import ContextPool
 from ep_core.folding import Evaluator
+from ep_core.fusing import PlacementGuard
 from ep_core.graph import Graph
 from ep_core.loading.export import save_model
 from ep_core.loading.load import ModelMetadata, load_model
@@ -102,6 +103,7 @@ class InferenceSession:
                 self._options.graph_optimization_level,
                 evaluate=Evaluator(self._candidates),
                 disabled=disabled_optimizers,
+                accept=PlacementGuard(self._candidates),
             )
             if self._options.optimized_model_filepath:
                 save_model(graph.to_model(), self._options.optimized_model_filepath)

@@ -6,7 +6,7 @@ arithmetic of its own at the basic level: constants are folded by the caller's `
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from ep_core.errors import OptionError, did_you_mean
 from ep_core.graph import Graph
@@ -82,6 +82,7 @@ def optimize(
     *,
     evaluate: Evaluate,
     disabled: Collection[str] = (),
+    accept: Callable[[Graph, Graph], bool] | None = None,
 ) -> Graph:
     """Return an equal graph, rewritten by the passes of `level` until nothing more changes.
 
@@ -92,6 +93,8 @@ def optimize(
         level: `ORT_DISABLE_ALL` returns `graph` itself.
         evaluate: computes one node on constants, or returns None.
         disabled: names of passes to leave out, also those of ONNX Runtime's that ours stand for.
+        accept: asked with the graph before and after each pass beyond the basic level; a no undoes
+            the pass. For fusions into operators that the chosen providers lack.
 
     Raises:
         OptionError: a name in `disabled` is unknown.
@@ -104,12 +107,16 @@ def optimize(
     settled: dict[str, Graph] = {}
     for rung in sorted({step.level for step in PASSES if step.level <= level}):
         steps = [step for step in PASSES if step.level <= rung and step.name not in skipped]
-        graph = _settle(steps, graph, context, settled)
+        graph = _settle(steps, graph, context, settled, accept)
     return graph
 
 
 def _settle(
-    steps: Iterable[Pass], graph: Graph, context: PassContext, settled: dict[str, Graph]
+    steps: Iterable[Pass],
+    graph: Graph,
+    context: PassContext,
+    settled: dict[str, Graph],
+    accept: Callable[[Graph, Graph], bool] | None,
 ) -> Graph:
     """Run the passes in rounds; `settled` has the graph on which each has nothing more to do."""
     for _ in range(_MOST_ROUNDS):
@@ -117,6 +124,8 @@ def _settle(
         for step in steps:
             if settled.get(step.name) is not graph:
                 result = run_pass(step, graph, context)
+                if accept is not None and step.level > GraphOptimizationLevel.ORT_ENABLE_BASIC:
+                    result = result if result is graph or accept(graph, result) else graph
                 if result is graph:
                     settled[step.name] = graph
                 graph = result
