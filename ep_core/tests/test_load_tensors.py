@@ -41,6 +41,8 @@ CODES = {
     DataType.FLOAT8E5M2: ([0x3C, 0xC0, 0x7B], [1.0, -2.0, 57344.0]),
     DataType.FLOAT8E5M2FNUZ: ([0x40, 0xC4, 0x7F], [1.0, -2.0, 57344.0]),
     DataType.FLOAT8E8M0: ([127, 128, 126], [1.0, 2.0, 0.5]),
+    DataType.FLOAT6E2M3: ([0x08, 0x30, 0x1F, 0x29, 0x01], [1.0, -2.0, 7.5, -1.125, 0.125]),
+    DataType.FLOAT6E3M2: ([0x0C, 0x30, 0x1F], [1.0, -2.0, 28.0]),
     DataType.FLOAT4E2M1: ([0x2, 0xC, 0x7, 0x9], [1.0, -2.0, 6.0, -0.5]),
     DataType.UINT8: ([0, 200, 255], [0, 200, 255]),
     DataType.INT8: ([0, 127, 0x80], [0, 127, -128]),
@@ -95,7 +97,7 @@ def test_typed_fields(kind):
         tensor.int64_data.extend(values)
     elif kind in (DataType.UINT32, DataType.UINT64):
         tensor.uint64_data.extend(values)
-    elif kind.bits < 8:
+    elif kind.bits in (2, 4):
         tensor.int32_data.extend(packed(codes, kind.bits))
     elif kind.is_integer:
         tensor.int32_data.extend(values)

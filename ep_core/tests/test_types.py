@@ -22,7 +22,15 @@ from ep_core.types import (
 )
 
 # Widths of the types that a byte can hold several of, or parts of one.
-NARROW = {"UINT4": 4, "INT4": 4, "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2}
+NARROW = {
+    "UINT4": 4,
+    "INT4": 4,
+    "FLOAT4E2M1": 4,
+    "UINT2": 2,
+    "INT2": 2,
+    "FLOAT6E2M3": 6,
+    "FLOAT6E3M2": 6,
+}
 
 
 @pytest.mark.parametrize("kind", DataType)

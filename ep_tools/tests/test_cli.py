@@ -90,7 +90,7 @@ class Raising:
 def test_help_lists_commands_with_examples_and_exit_codes(capsys):
     assert main(["--help"]) == 0
     shown = capsys.readouterr()
-    for word in ["run", "providers", "new", "examples:", "exit codes:", "--debug"]:
+    for word in ["run", "providers", "examples:", "exit codes:", "--debug"]:
         assert word in shown.out
     assert shown.err == ""
 

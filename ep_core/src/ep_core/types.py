@@ -69,6 +69,8 @@ class DataType(enum.IntEnum):
     FLOAT8E8M0 = 24
     UINT2 = 25
     INT2 = 26
+    FLOAT6E2M3 = 27
+    FLOAT6E3M2 = 28
 
     @property
     def numpy(self) -> np.dtype[Any]:
@@ -144,9 +146,13 @@ _NUMPY: dict[DataType, np.dtype[Any]] = {
     DataType.FLOAT8E8M0: np.dtype(ml_dtypes.float8_e8m0fnu),
     DataType.UINT2: np.dtype(ml_dtypes.uint2),
     DataType.INT2: np.dtype(ml_dtypes.int2),
+    DataType.FLOAT6E2M3: np.dtype(ml_dtypes.float6_e2m3fn),
+    DataType.FLOAT6E3M2: np.dtype(ml_dtypes.float6_e3m2fn),
 }
 _FROM_NUMPY = {dtype: kind for kind, dtype in _NUMPY.items()}
 _NARROW_BITS = {
+    DataType.FLOAT6E2M3: 6,
+    DataType.FLOAT6E3M2: 6,
     DataType.UINT4: 4,
     DataType.INT4: 4,
     DataType.FLOAT4E2M1: 4,

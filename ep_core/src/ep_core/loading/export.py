@@ -47,6 +47,8 @@ _TYPE_IR = {
     DataType.FLOAT8E8M0: 12,
     DataType.UINT2: 13,
     DataType.INT2: 13,
+    DataType.FLOAT6E2M3: 14,
+    DataType.FLOAT6E3M2: 14,
 }
 
 
@@ -209,7 +211,10 @@ def tensor_proto(array: np.ndarray[Any, Any], name: str = "") -> onnx.TensorProt
 
 
 def _packed(flat: np.ndarray[Any, Any], bits: int) -> bytes:
-    """Join elements of 2 or 4 bits into bytes, the first element in the lowest bits."""
+    """Join elements of 2, 4 or 6 bits into bytes, the first element in the lowest bits."""
+    if 8 % bits:
+        stream = np.unpackbits(flat.view(np.uint8)[:, None], axis=1, bitorder="little")
+        return np.packbits(stream[:, :bits], bitorder="little").tobytes()
     per_byte = 8 // bits
     codes = np.zeros(-(-flat.size // per_byte) * per_byte, np.uint8)
     codes[: flat.size] = flat.view(np.uint8) & ((1 << bits) - 1)

@@ -167,12 +167,16 @@ def _decode(raw: bytes | memoryview, dtype: DataType, shape: tuple[int, ...]) ->
 
 
 def _unpack(packed: Array, dtype: DataType, count: int) -> Array:
-    """Split bytes into elements of 2 or 4 bits, the lowest bits first."""
+    """Split bytes into elements of 2, 4 or 6 bits, the lowest bits first."""
     bits = dtype.bits
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    codes: Array = (
-        ((packed[:, None] >> shifts) & ((1 << bits) - 1)).astype(np.uint8).reshape(-1)[:count]
-    )
+    codes: Array
+    if 8 % bits:
+        stream = np.unpackbits(packed, bitorder="little")[: count * bits].reshape(count, bits)
+        codes = np.packbits(stream, axis=1, bitorder="little").reshape(-1)
+    else:
+        shifts = np.arange(0, 8, bits, dtype=np.uint8)
+        wide: Array = (packed[:, None] >> shifts) & ((1 << bits) - 1)
+        codes = wide.astype(np.uint8).reshape(-1)[:count]
     if not dtype.is_integer:
         return codes.view(dtype.numpy)
     if dtype in (DataType.INT4, DataType.INT2):
@@ -190,7 +194,7 @@ def _from_typed_fields(
     need = count
     if dtype in (DataType.COMPLEX64, DataType.COMPLEX128):
         need = 2 * count
-    elif 0 < dtype.bits < 8:
+    elif dtype.bits in (2, 4):
         need = (count * dtype.bits + 7) // 8
     if len(entries) != need:
         raise _wrong_size(
@@ -204,7 +208,7 @@ def _from_typed_fields(
         if dtype is DataType.BOOL:
             wide = wide.astype(np.bool_)
             return wide.reshape(shape)
-        if dtype.bits < 8:
+        if dtype.bits in (2, 4):
             return _unpack(wide.astype(np.uint8), dtype, count).reshape(shape)
         pattern: Array = wide.astype(f"u{dtype.numpy.itemsize}")
         return pattern.view(dtype.numpy).reshape(shape)
