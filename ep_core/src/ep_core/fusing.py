@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ep_core.graph import Graph, Node
-from ep_core.partition import Candidate, answers
+from ep_core.partition import CONTROL_FLOW, Candidate, answers
 
-__all__ = ["PlacementGuard"]
+__all__ = ["PlacementGuard", "placement_ranks"]
 
 
 class PlacementGuard:
@@ -22,21 +22,26 @@ class PlacementGuard:
 
     def __call__(self, before: Graph, after: Graph) -> bool:
         """True unless a new node ranks lower than every node that it may stand for."""
-        old, new = self._ranks(before), self._ranks(after)
+        old = placement_ranks(before, self._candidates)
+        new = placement_ranks(after, self._candidates)
         removed = [rank for node, rank in old.items() if node not in new]
         added = [rank for node, rank in new.items() if node not in old]
         return max(added, default=0) <= max(removed, default=0)
 
-    def _ranks(self, graph: Graph) -> dict[Node, int]:
-        """Position of the first provider that takes each node; their number if none does."""
-        ranks: dict[Node, int] = {}
-        for part in _with_bodies(graph):
-            given = [answers(part, candidate, {}) for candidate in self._candidates]
-            for index, node in enumerate(part.nodes):
-                if not node.bodies:
-                    yes = (i for i, answer in enumerate(given) if answer[index].supported)
-                    ranks[node] = next(yes, len(given))
-        return ranks
+
+def placement_ranks(graph: Graph, candidates: Sequence[Candidate]) -> dict[Node, int]:
+    """Position of the first provider that takes each node; their number if none does.
+
+    Nodes of bodies are included; control flow that the core runs isn't.
+    """
+    ranks: dict[Node, int] = {}
+    for part in _with_bodies(graph):
+        given = [answers(part, candidate, {}) for candidate in candidates]
+        for index, node in enumerate(part.nodes):
+            if node.domain or node.op_type not in CONTROL_FLOW:
+                yes = (i for i, answer in enumerate(given) if answer[index].supported)
+                ranks[node] = next(yes, len(given))
+    return ranks
 
 
 def _with_bodies(graph: Graph) -> Iterator[Graph]:

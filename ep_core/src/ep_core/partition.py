@@ -19,6 +19,7 @@ from ep_core.graph import Graph, Node
 from ep_core.types import TensorType
 
 __all__ = [
+    "CONTROL_FLOW",
     "CORE",
     "Candidate",
     "NodePlacement",
@@ -32,7 +33,7 @@ __all__ = [
 CORE = "core"
 """Stands where a provider's name would, for control flow that the core runs itself."""
 
-_CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
+CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
 _MAX_LISTED = 5
 
 Grant = Callable[[Graph, Node], tuple[bool, str]]
@@ -156,7 +157,7 @@ def _place(
         return candidate, NodePlacement(
             node.name, node.key, candidate.name, next(later, None), answer.cost, reason, refused
         )
-    if not node.domain and node.op_type in _CONTROL_FLOW:
+    if not node.domain and node.op_type in CONTROL_FLOW:
         reason = "control flow that no provider takes as a whole"
         return None, NodePlacement(node.name, node.key, CORE, None, None, reason, refused)
     return None, None

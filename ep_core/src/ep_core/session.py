@@ -31,6 +31,7 @@ from ep_core.errors import (
     did_you_mean,
 )
 from ep_core.executor import ContextPool
+from ep_core.expanding import expand_functions
 from ep_core.folding import Evaluator
 from ep_core.fusing import PlacementGuard
 from ep_core.graph import Graph
@@ -98,13 +99,10 @@ class InferenceSession:
         with contextlib.ExitStack() as undo:
             self._candidates = open_candidates(providers, provider_options, self._options)
             undo.callback(close_candidates, self._candidates)
-            graph = optimize(
-                model.graph,
-                self._options.graph_optimization_level,
-                evaluate=Evaluator(self._candidates),
-                disabled=disabled_optimizers,
-                accept=PlacementGuard(self._candidates),
-            )
+            graph = self._optimized(model.graph, disabled_optimizers)
+            expanded = expand_functions(graph, self._candidates)
+            if expanded is not graph:
+                graph = self._optimized(expanded, disabled_optimizers)
             if self._options.optimized_model_filepath:
                 save_model(graph.to_model(), self._options.optimized_model_filepath)
             self._compiler = Compiler(self._candidates)
@@ -250,6 +248,15 @@ class InferenceSession:
                 self.close()
 
     # ------------------------------------------------------------ inside
+
+    def _optimized(self, graph: Graph, disabled: Collection[str]) -> Graph:
+        return optimize(
+            graph,
+            self._options.graph_optimization_level,
+            evaluate=Evaluator(self._candidates),
+            disabled=disabled,
+            accept=PlacementGuard(self._candidates),
+        )
 
     def _describe(self, graph: Graph) -> None:
         required = [info for info in graph.inputs if info.name not in graph.overridable]

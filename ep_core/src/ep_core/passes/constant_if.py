@@ -8,7 +8,7 @@ from ep_core.passes._driver import Pass, PassContext
 from ep_core.passes._editor import GraphEditor
 from ep_core.passes._scope import rename_values
 
-__all__ = ["PASS"]
+__all__ = ["PASS", "put_in_place"]
 
 
 def _rewrite(editor: GraphEditor, context: PassContext) -> None:
@@ -16,7 +16,7 @@ def _rewrite(editor: GraphEditor, context: PassContext) -> None:
         branch = _chosen_branch(editor, node)
         if branch is not None and len(branch.outputs) == len(node.outputs):
             editor.remove(key)
-            _inline(editor, node, branch)
+            put_in_place(editor, node, branch)
 
 
 def _chosen_branch(editor: GraphEditor, node: Node) -> Graph | None:
@@ -28,8 +28,12 @@ def _chosen_branch(editor: GraphEditor, node: Node) -> Graph | None:
     return chosen
 
 
-def _inline(editor: GraphEditor, node: Node, branch: Graph) -> None:
-    """Add the branch's nodes and constants; both branches may use equal names, so all are new."""
+def put_in_place(editor: GraphEditor, node: Node, branch: Graph) -> None:
+    """Add a graph's nodes and constants in place of a node that was removed.
+
+    Names become new ones, since both branches of an If may use equal names. An output of `branch`
+    whose counterpart in `node.outputs` is empty isn't needed.
+    """
     local = [*branch.initializers, *branch.producers]
     outputs = {
         inner: outer
