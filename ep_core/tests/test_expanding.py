@@ -42,7 +42,7 @@ def test_a_function_that_somebody_has_stays_whole(provide):
 
 def test_a_function_whose_parts_nobody_has_is_an_error(provide):
     provide("cpu", {"Relu"})
-    with pytest.raises(PlacementError, match="Erf"):
+    with pytest.raises(PlacementError, match="Gelu"):
         InferenceSession(parser.parse_model(GELU), providers=["cpu"])
 
 

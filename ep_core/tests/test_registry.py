@@ -33,8 +33,8 @@ from ep_core.types import HOST_MEMORY, DeviceInfo, MemoryInfo, MemoryKind
 
 
 def info_of(name="toy", **changes):
-    fields = {"name": name, "version": "1.0", "api_version": API_VERSION, **changes}
-    return ProviderInfo(**fields)
+    fields = {"name": name, "version": "1.0", "api_version": API_VERSION, "auto": True}
+    return ProviderInfo(**{**fields, **changes})
 
 
 class ToyProvider:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 
 import numpy as np
@@ -12,7 +13,10 @@ import pytest
 from onnx import TensorProto, helper, parser
 
 from ep_core import InferenceSession, RunOptions, SessionOptions, get_available_providers
+from ep_core.contracts import ProviderFeatures
+from ep_core.discovery.registry import Registry
 from ep_core.errors import (
+    ContractError,
     EpError,
     FeedError,
     InvalidModelError,
@@ -112,6 +116,26 @@ def test_wrong_feeds_name_the_input(provide, feeds, words):
         pytest.raises(FeedError, match=words),
     ):
         session.run(None, feeds)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ((None, None), FeedError, "input_feed.*dict"),
+        ((None, [("x", X)]), FeedError, "input_feed.*dict"),
+        ((5, {"x": X, "y": Y}), FeedError, "output_names.*list of names"),
+        (("z", {"x": X, "y": Y}), FeedError, "output_names.*list of names"),
+        (([["z"]], {"x": X, "y": Y}), FeedError, "no output"),
+        ((None, {"x": X, "y": Y}, {}), OptionError, "run_options.*RunOptions.*dict"),
+    ],
+)
+def test_arguments_of_a_wrong_kind(provide, arguments, error, words):
+    provide()
+    with (
+        InferenceSession(chain(), providers=["cpu"]) as session,
+        pytest.raises(error, match=words),
+    ):
+        session.run(*arguments)
 
 
 def test_other_byte_order_and_strides_are_taken(provide):
@@ -298,6 +322,8 @@ def test_optimized_model_is_saved_and_equal(provide, tmp_path):
         ({"provider_options": [{}]}, OptionError, "without providers"),
         ({"providers": ["cpu"], "sess_options": 5}, OptionError, "SessionOptions"),
         ({"providers": ["cpu"], "disabled_optimizers": ["nope"]}, OptionError, "nope"),
+        ({"providers": ["cpu"], "disabled_optimizers": "nope"}, OptionError, "list of names"),
+        ({"providers": ["cpu"], "disabled_optimizers": 5}, OptionError, "list of names"),
         ({"providers": [("cpu", {"device_id": 7})]}, OptionError, "device"),
     ],
 )
@@ -388,3 +414,47 @@ def test_fusions_move_no_work_to_a_provider_further_back(provide, operators, pla
         x = np.array([-1, 0, 0.5, 3], np.float32)
         right = [-0.15865525, 0.0, 0.34573123, 2.9959503]  # x * Phi(x)
         np.testing.assert_allclose(session.run(None, {"x": x})[0], right, rtol=1e-5)
+
+
+def test_a_provider_that_cannot_run_twice_at_once_takes_turns(provide):
+    factory = provide()
+    factory.features = ProviderFeatures(concurrent_runs=False)
+    inside: list[int] = []
+    most: list[int] = []
+    with InferenceSession(chain(), providers=["cpu"]) as session:
+        (partition,) = factory.made[0].partitions
+        compute = partition.run
+
+        def watched(inputs, outputs, stream):
+            inside.append(1)
+            most.append(len(inside))
+            time.sleep(0.005)
+            compute(inputs, outputs, stream)
+            inside.pop()
+
+        partition.run = watched
+        threads = [
+            threading.Thread(target=session.run, args=(None, {"x": X, "y": Y})) for _ in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert most == [1] * 6
+
+
+def test_a_provider_without_the_stream_it_declares_is_told_so(provide):
+    factory = provide()
+    factory.features = ProviderFeatures(asynchronous=True)
+    with (
+        InferenceSession(chain(), providers=["cpu"]) as session,
+        pytest.raises(ContractError, match="'cpu' declares asynchronous and gives no stream"),
+    ):
+        session.run(None, {"x": X, "y": Y})
+
+
+def test_without_an_automatic_provider_the_message_names_the_others(provide, monkeypatch):
+    monkeypatch.setattr(Registry, "automatic", lambda self: ())
+    provide("only", auto=False)
+    with pytest.raises(ProviderNotFoundError, match=r"Name one in `providers`: .*only"):
+        InferenceSession(chain())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import numpy as np
 import onnx
@@ -131,16 +130,3 @@ def run_on(whole, to_device, to_host):
         return found
 
     return run
-
-
-@pytest.fixture
-def eventually():
-    """`eventually(condition)`: wait up to two seconds for it."""
-
-    def wait(condition):
-        deadline = time.monotonic() + 2
-        while not condition() and time.monotonic() < deadline:
-            time.sleep(0.001)
-        assert condition()
-
-    return wait

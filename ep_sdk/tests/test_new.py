@@ -137,7 +137,7 @@ def test_the_prefix_is_not_part_of_the_name(tmp_path: Path):
         create_project("ep_chip", tmp_path)
 
 
-@pytest.mark.parametrize("name", ["core", "sdk", "tools", "compliance"])
+@pytest.mark.parametrize("name", ["core", "sdk", "tools"])
 def test_names_of_the_project_are_reserved(tmp_path: Path, name):
     with pytest.raises(OptionError, match="reserved"):
         create_project(name, tmp_path)

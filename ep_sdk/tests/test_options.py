@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ep_sdk import as_bool, as_bytes, as_choice, as_int
+from ep_sdk import as_bool, as_bytes, as_choice, as_int, as_names
 
 
 @pytest.mark.parametrize("value", [True, 1, "1", "true", "On", " YES "])
@@ -59,3 +59,15 @@ def test_bytes(value, expected):
 def test_bytes_refuses(value):
     with pytest.raises(ValueError, match="expected bytes such as"):
         as_bytes(value)
+
+
+@pytest.mark.parametrize("value", ["Relu, Add", ["Relu", "Add"], frozenset({"Add", "Relu"})])
+def test_names(value):
+    assert as_names(value) == {"Relu", "Add"}
+    assert as_names("") == frozenset()
+
+
+@pytest.mark.parametrize("value", [5, None, ["Relu", 5]])
+def test_names_that_are_none(value):
+    with pytest.raises(ValueError, match="expected names"):
+        as_names(value)

@@ -26,6 +26,7 @@ def test_public_names():
         "as_bytes",
         "as_choice",
         "as_int",
+        "as_names",
         "plan_memory",
     ]
     for name in ep_sdk.__all__:

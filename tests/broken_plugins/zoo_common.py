@@ -10,7 +10,7 @@ class Factory:
     """Offers one device, on which Identity runs."""
 
     def __init__(self, name, api_version=API_VERSION):
-        self.info = ProviderInfo(name, "1.0", api_version, priority=10_000)
+        self.info = ProviderInfo(name, "1.0", api_version, priority=10_000, auto=True)
 
     def devices(self):
         return [DeviceInfo(self.info.name, "0", "cpu", name="zoo")]

@@ -103,9 +103,12 @@ def _open_automatic(options: SessionOptions) -> list[Candidate]:
             for status in registry().providers()
             if status.state is not ProviderState.AVAILABLE
         ]
+        by_name = registry().available()
         raise ProviderNotFoundError(
-            "no execution provider can be used here" + "".join(f"\n  {r}" for r in reasons),
-            fix="Install one, for example: pip install ep-cpu",
+            "no execution provider takes part by itself" + "".join(f"\n  {r}" for r in reasons),
+            fix=f"Name one in `providers`: {', '.join(by_name)}."
+            if by_name
+            else "Install one, for example: pip install ep-cpu",
         )
     return _with_unique_names(opened)
 
@@ -114,7 +117,9 @@ def _open_quietly(name: str, options: SessionOptions, *, named: bool) -> Candida
     """Open a provider that nobody named; if it can't be opened, say so in the log and go on."""
     try:
         return _open(name, {}, options, named=named)
-    except (ProviderNotFoundError, ProviderUnavailableError) as error:
+    except ProviderNotFoundError:
+        return None
+    except ProviderUnavailableError as error:
         _LOG.warning("provider %r is left out: %s", name, error)
         return None
 

@@ -7,11 +7,12 @@ that it is placed and planned like any other graph.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import threading
+from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ep_core.contracts import CompiledPartition
+from ep_core.contracts import CompiledPartition, Stream, Value
 from ep_core.control_flow import Body
 from ep_core.errors import CompileError, ContractError
 from ep_core.graph import Graph, Node, Subgraph, ValueInfo
@@ -110,6 +111,8 @@ class Compiler:
             subgraph = _own_passes(Subgraph.cut(graph, spec.indices, name), candidate)
             part = candidate.provider.compile(subgraph)
             _check_compiled(part, subgraph)
+            if not candidate.provider.features.concurrent_runs:
+                part = _TakingTurns(part)
         except Exception as error:  # noqa: BLE001 - costs this claim only
             nodes = [graph.nodes[index] for index in spec.indices]
             reason = f"compile failed: {type(error).__name__}: {error}"
@@ -188,6 +191,30 @@ def _check_compiled(part: CompiledPartition, subgraph: Subgraph) -> None:
             expected=f"{len(subgraph.outputs)} entries, one per output",
             got=len(part.accepts_outputs),
         )
+
+
+class _TakingTurns:
+    """A partition that runs on one thread at a time, for providers that need that."""
+
+    def __init__(self, part: CompiledPartition) -> None:
+        self._part = part
+        self._turn = threading.Lock()
+
+    @property
+    def accepts_outputs(self) -> Sequence[bool]:
+        return self._part.accepts_outputs
+
+    def run(
+        self,
+        inputs: Sequence[Value],
+        outputs: MutableSequence[Value | None],
+        stream: Stream | None,
+    ) -> None:
+        with self._turn:
+            self._part.run(inputs, outputs, stream)
+
+    def close(self) -> None:
+        self._part.close()
 
 
 def _own_passes(subgraph: Subgraph, candidate: Candidate) -> Subgraph:

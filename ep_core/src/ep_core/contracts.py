@@ -32,7 +32,6 @@ __all__ = [
     "ExecutionProvider",
     "GraphPass",
     "HostArray",
-    "OpSchemaSource",
     "OptionSpec",
     "ProviderFactory",
     "ProviderFeatures",
@@ -173,7 +172,7 @@ class DataTransfer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProviderFeatures:
-    """What a provider declares about itself. The compliance kit holds it to each word.
+    """What a provider declares about itself; the core relies on it.
 
     Attributes:
         asynchronous: `run` may return before the work is done; needs streams.
@@ -217,7 +216,8 @@ class ProviderInfo:
         aliases: other accepted names, such as `CPUExecutionProvider`.
         vendor, version: of the provider package.
         api_version: the `API_VERSION` it was written for.
-        auto: takes part when the caller names no providers.
+        auto: takes part when the caller names no providers. A provider that is new, slow, or only
+            right for some models leaves that to the caller.
         priority: order among automatic providers, higher first; the CPU fallback is 0.
         options: what `provider_options` may contain.
     """
@@ -227,7 +227,7 @@ class ProviderInfo:
     api_version: tuple[int, int]
     aliases: tuple[str, ...] = ()
     vendor: str = ""
-    auto: bool = True
+    auto: bool = False
     priority: int = 100
     options: Mapping[str, OptionSpec] = field(default_factory=dict)
 
@@ -255,12 +255,9 @@ class Capability:
 
     Attributes:
         nodes: one `Support` per node of `graph.nodes`, in the same order.
-        groups: sets of node indices that the provider wants to get together or, if that isn't
-            possible, would also take one by one. Groups don't overlap and hold only yes-nodes.
     """
 
     nodes: tuple[Support, ...]
-    groups: tuple[tuple[int, ...], ...] = ()
 
 
 # ---------------------------------------------------------------- the provider
@@ -377,16 +374,8 @@ class ProviderFactory(Protocol):
 # ---------------------------------------------------------------- other hooks
 
 
-class OpSchemaSource(Protocol):
-    """Schemas of a custom domain, by the hook `ep_op_schemas`."""
-
-    def __call__(self) -> Sequence[Any]:
-        """Return `onnx.defs.OpSchema` objects; the core registers each once."""
-        ...
-
-
 class GraphPass(Protocol):
-    """A rewrite of a graph into an equal one. Idempotent."""
+    """A rewrite of a graph into an equal one with the same inputs and outputs. Idempotent."""
 
     @property
     def name(self) -> str: ...

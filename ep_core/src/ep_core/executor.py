@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ep_core.contracts import ExecutionProvider, Stream, Value
-from ep_core.errors import RunCancelledError
+from ep_core.errors import ContractError, RunCancelledError
 from ep_core.memory import copy_value
 from ep_core.plan import Plan, RunState, Scratch
 
@@ -78,9 +78,7 @@ class RunContext:
 
     def __init__(self, providers: Sequence[ExecutionProvider], scratch: Sequence[Scratch]) -> None:
         self.options: Terminable | None = None
-        self.streams: list[Stream | None] = [
-            p.create_stream() if p.features.asynchronous else None for p in providers
-        ]
+        self.streams = [_stream_of(provider) for provider in providers]
         self.scratch = _allocate(scratch)
 
     def check(self) -> None:
@@ -96,6 +94,19 @@ class RunContext:
             if stream is not None:
                 with contextlib.suppress(Exception):
                     stream.close()
+
+
+def _stream_of(provider: ExecutionProvider) -> Stream | None:
+    """A new stream, None for a provider whose work is done when `run` returns."""
+    if not provider.features.asynchronous:
+        return None
+    stream = provider.create_stream()
+    if stream is None:
+        raise ContractError(
+            f"provider {provider.info.name!r} declares asynchronous and gives no stream",
+            fix="Its create_stream() must return one.",
+        )
+    return stream
 
 
 def _allocate(scratch: Sequence[Scratch]) -> list[np.ndarray[Any, Any]]:

@@ -30,13 +30,18 @@ _MOST_ROUNDS = 8
 
 
 def expand_functions(graph: Graph, candidates: Sequence[Candidate]) -> Graph:
-    """Return `graph` with every node expanded that nobody takes and that has a function body."""
+    """Return `graph` with every node expanded that nobody takes and that has a function body.
+
+    If that doesn't make all of it run, `graph` itself comes back, so that the error is about
+    operators that stand in the model.
+    """
+    original = graph
     for _ in range(_MOST_ROUNDS):
-        nobody = len(candidates)
         ranks = placement_ranks(graph, candidates)
-        orphans = {node for node, rank in ranks.items() if rank == nobody and _is_function(node)}
+        nobodys = {node for node, rank in ranks.items() if rank == len(candidates)}
+        orphans = {node for node in nobodys if _is_function(node)}
         if not orphans:
-            break
+            return original if nobodys else graph
 
         def rewrite(
             editor: GraphEditor, context: PassContext, orphans: set[Node] = orphans
@@ -53,7 +58,7 @@ def expand_functions(graph: Graph, candidates: Sequence[Candidate]) -> Graph:
         if expanded is graph:
             break
         graph = expanded
-    return graph
+    return original
 
 
 def _is_function(node: Node) -> bool:

@@ -1,6 +1,6 @@
 """The read-only graph that providers, passes and the partitioner look at.
 
-Built by `load.py` from an ONNX proto and rewritten only by making a new one (`Graph.replace`).
+Built by `loading/` from an ONNX proto and rewritten only by making a new one (`Graph.replace`).
 Everything is frozen: a provider can keep a `Graph`, a `Node` or a `Subgraph` and never see it
 change. Protos appear here only on the way out (`to_model`), for vendors whose compiler reads ONNX.
 """

@@ -1,4 +1,4 @@
-"""The pluggy hooks a plugin may implement. All are optional.
+"""The pluggy hooks of a plugin. A provider must have `ep_provider_factory`; the rest is optional.
 
 Providers are found by the entry-point group `ep_core.providers` (entry point name = provider
 name), subcommands of `ep` by `ep_core.commands`; the value is a module or object that holds

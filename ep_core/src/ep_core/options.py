@@ -187,12 +187,10 @@ class RunOptions(_Settings):
     Attributes:
         terminate: set it, also from another thread, to end the run at the next step or loop
             round with RunCancelledError.
-        logid: shown in error and log lines of the run.
     """
 
     terminate: bool
-    logid: str
 
     @classmethod
     def _defaults(cls) -> dict[str, Any]:
-        return {"terminate": False, "logid": ""}
+        return {"terminate": False}

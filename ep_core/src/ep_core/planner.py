@@ -1,12 +1,13 @@
 """Turns placed and compiled partitions into a plan: copies, waits, releases, reuse of buffers.
 
-One `Planner` makes the plan of one graph; the plans of bodies are made first by `compile.py`, and
+One `Planner` makes the plan of one graph; the plans of bodies are made first by `compiler.py`, and
 share the scratch table. Steps are emitted in execution order; what must follow a step (events
 somebody waits for, releases) is spliced in at the end, when all uses are known.
 """
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -128,8 +129,9 @@ class Planner:
             self._order(slot, HOST)
             self._slots[slot].pinned = True
         inputs = len(self._graph.input_names)
+        first = {slot: position for position, slot in reversed(list(enumerate(outputs)))}
         copied = tuple(
-            slot < inputs or self._template[slot] is not None or slot in outputs[:position]
+            slot < inputs or self._template[slot] is not None or first[slot] < position
             for position, slot in enumerate(outputs)
         )
         self._share_scratch()
@@ -281,32 +283,30 @@ class Planner:
         least half of it, so that a large block isn't tied up by small values.
         """
         block = 1 + max((item.block for item in self._scratch), default=-1)
-        free: list[tuple[int, int]] = []
+        free: list[tuple[int, int]] = []  # size and block, ascending
         dying: dict[int, list[tuple[int, int]]] = {}
         for at, step in enumerate(self._steps):
-            if not isinstance(step, Run):
-                free += dying.pop(at, [])
-                continue
             chosen: list[int | None] = []
-            for position in step.outputs:
+            for position in step.outputs if isinstance(step, Run) else ():
                 slot = self._slots[position]
                 if slot.writable is None or slot.pinned or slot.kept or not slot.uses:
                     chosen.append(None)
                     continue
                 size = static_bytes(slot.writable) or 0
-                fits = [entry for entry in free if size <= entry[0] <= 2 * size]
-                entry = min(fits) if fits else (size, block)
-                if fits:
-                    free.remove(entry)
+                found = bisect.bisect_left(free, (size, 0))
+                if found < len(free) and free[found][0] <= 2 * size:
+                    entry = free.pop(found)
                 else:
+                    entry = (size, block)
                     block += 1
                 dying.setdefault(max(use for use, _ in slot.uses), []).append(entry)
                 chosen.append(len(self._scratch))
                 shape = slot.writable.static_shape or ()
                 self._scratch.append(Scratch(slot.writable.dtype, shape, entry[1]))
-            if any(item is not None for item in chosen):
+            if isinstance(step, Run) and any(item is not None for item in chosen):
                 self._steps[at] = replace(step, scratch=tuple(chosen))
-            free += dying.pop(at, [])
+            for entry in dying.pop(at, ()):
+                bisect.insort(free, entry)
 
 
 def static_tensor(kind: ValueType | None) -> TensorType | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from ep_core.plan import Copy, Plan
 __all__ = ["CopyReport", "PartitionReport", "PlacementReport", "copies_of"]
 
 _SHOWN_TYPES = 6
+_SHOWN_NODES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class PlacementReport:
                 continue
             text = f"{name} {counts[name]}"
             if not parts:
-                text += f" of {len(placements)} node{'s' if len(placements) != 1 else ''}"
+                text += f" of {_nodes(len(placements))}"
             else:
                 kinds = sorted({p.op_type for p in placements if p.provider == name})
                 shown = kinds[:_SHOWN_TYPES] + (["..."] if len(kinds) > _SHOWN_TYPES else [])
@@ -109,18 +111,22 @@ class PlacementReport:
         lines = [self.summary]
         for part in self.partitions:
             where = f"{part.scope}: " if part.scope else ""
-            lines.append(
-                f"  {where}{part.name} on {part.provider} ({part.device}): {len(part.nodes)} nodes"
-            )
+            count = _nodes(len(part.nodes))
+            lines.append(f"  {where}{part.name} on {part.provider} ({part.device}): {count}")
         for copy in self.copies:
             size = "unknown size" if copy.nbytes is None else _bytes(copy.nbytes)
             lines.append(f"  copy {copy.value!r} {copy.source} -> {copy.target}, {size}")
         lines.extend(f"  {reason}" for reason in self.refused_claims)
+        refused: dict[tuple[str, str], list[str]] = {}
         for scope, placements in self.nodes.items():
             for p in placements:
+                name = f"{scope}/{p.node}" if scope else p.node
                 for provider, reason in p.refusals.items():
-                    name = f"{scope}/{p.node}" if scope else p.node
-                    lines.append(f"  {name} ({p.op_type}) not on {provider}: {reason}")
+                    refused.setdefault((provider, reason), []).append(f"{name} ({p.op_type})")
+        for (provider, reason), names in refused.items():
+            rest = len(names) - _SHOWN_NODES
+            shown = [*names[:_SHOWN_NODES], f"{rest} more"] if rest > 0 else names
+            lines.append(f"  {', '.join(shown)} not on {provider}: {reason}")
         return "\n".join(lines)
 
 
@@ -131,6 +137,10 @@ def copies_of(plan: Plan, scope: str) -> list[CopyReport]:
         for s in plan.steps
         if isinstance(s, Copy)
     ]
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'' if count == 1 else 's'}"
 
 
 def _copies_text(copies: tuple[CopyReport, ...]) -> str:
@@ -145,7 +155,7 @@ def _copies_text(copies: tuple[CopyReport, ...]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    return dict(value) if hasattr(value, "items") else value
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def _bytes(count: int) -> str:

@@ -61,8 +61,10 @@ class InferenceSession:
         path_or_bytes: file path, serialized model or `onnx.ModelProto`.
         sess_options: settings; None for the defaults.
         providers: names, or (name, options) pairs, in order of preference, in either spelling
-            (`"cpu"`, `"CPUExecutionProvider"`). None takes every automatic provider that is
-            available. The CPU provider is appended as a fallback unless that is switched off.
+            (`"cpu"`, `"CPUExecutionProvider"`). The option `device_id` chooses a device by its id
+            as `ep providers` lists it; the first is the default. None takes every automatic
+            provider that is available. The CPU provider, where it is installed, is appended as a
+            fallback unless that is switched off; nodes that fall to it are told in the log.
         provider_options: one dict per entry of `providers`.
         disabled_optimizers: names of graph passes not to run.
 
@@ -147,6 +149,9 @@ class InferenceSession:
             if self._closed:
                 raise SessionClosedError("the session is closed", fix="Create a new one.")
             values = self._signature.bind(input_feed)
+            if run_options is not None and not isinstance(run_options, RunOptions):
+                kind = type(run_options).__name__
+                raise OptionError("run_options", expected="a RunOptions", got=kind)
             if self._whole is not None and run_options is None:
                 outputs: list[Value] = [None] * self._output_count
                 self._run_whole(values, outputs)
@@ -169,16 +174,16 @@ class InferenceSession:
             raise RunError(f"the model failed: {type(error).__name__}: {error}") from error
 
     def _select(self, outputs: list[Value], names: Sequence[str]) -> list[Value]:
-        try:
-            return [outputs[self._output_index[name]] for name in names]
-        except (KeyError, TypeError):
-            known = list(self._output_index)
-            if isinstance(names, str):
-                names = [names]
-            bad = next(name for name in names if name not in self._output_index)
-            raise FeedError(
-                f"the model has no output {bad!r}", fix=did_you_mean(str(bad), known)
-            ) from None
+        if isinstance(names, str) or not isinstance(names, Sequence):
+            raise FeedError("output_names", expected="a list of names, or None", got=repr(names))
+        chosen = []
+        for name in names:
+            index = self._output_index.get(name) if isinstance(name, str) else None
+            if index is None:
+                fix = did_you_mean(str(name), self._output_index)
+                raise FeedError(f"the model has no output {name!r}", fix=fix)
+            chosen.append(outputs[index])
+        return chosen
 
     # ------------------------------------------------------------ describing
 

@@ -66,8 +66,12 @@ class Signature:
         """Return the values in the order of the inputs.
 
         Raises:
-            FeedError: a missing or unknown name, a wrong dtype, rank or fixed dimension.
+            FeedError: no mapping, a missing or unknown name, a wrong dtype, rank or length.
         """
+        if type(feeds) is not dict and not isinstance(feeds, Mapping):
+            raise FeedError(
+                "input_feed", expected="a dict of values by input name", got=_kind_of(feeds)
+            )
         if self._all_quick and len(feeds) == len(self._quick):
             values = []
             for name, dtype, static, rank, fixed in self._quick:

@@ -12,7 +12,7 @@ from ep_sdk.factory import StandardFactory
 from ep_sdk.kernel_provider import KernelProvider
 from ep_sdk.kernels import Kernel, KernelNode, KernelRow, KernelTable, MakeKernel
 from ep_sdk.memory_plan import Lifetime, MemoryPlan, plan_memory
-from ep_sdk.options import as_bool, as_bytes, as_choice, as_int
+from ep_sdk.options import as_bool, as_bytes, as_choice, as_int, as_names
 
 __all__ = [
     "CompiledModel",
@@ -31,5 +31,6 @@ __all__ = [
     "as_bytes",
     "as_choice",
     "as_int",
+    "as_names",
     "plan_memory",
 ]

@@ -37,7 +37,7 @@ class _Call(NamedTuple):
     Attributes:
         gather: picks the inputs out of the slots.
         target: slot of the only output; NOWHERE for a step with several.
-        targets: slots of all outputs.
+        targets: slots of the outputs, as in the step.
         expected: static shapes of the outputs where the plan relies on them; empty if it doesn't.
         drops: slots to empty afterwards.
         number: position of the step.
@@ -307,19 +307,23 @@ def _gatherer(reads: tuple[int, ...]) -> Callable[[list[Value]], Sequence[Value]
 def _make_outputs(lowered: Lowered) -> tuple[_Output, ...]:
     """How each output leaves: it must share memory with nobody else."""
     writable = {step.outputs[0] for step in lowered.steps if step.writes_out and not step.aliases}
+    rank = {slot: position for position, slot in enumerate(lowered.outputs)}
+    sharing: dict[int, list[int]] = {}
+    for slot in (*lowered.given, *lowered.outputs):
+        for root in lowered.roots[slot]:
+            sharing.setdefault(root, []).append(slot)
     made: list[_Output] = []
     for position, slot in enumerate(lowered.outputs):
-        others = (*lowered.given, *lowered.outputs)
-        rivals = [o for o in others if o != slot and lowered.roots[o] & lowered.roots[slot]]
+        found = dict.fromkeys(other for root in lowered.roots[slot] for other in sharing[root])
+        rivals = [other for other in found if other != slot]
         kind = lowered.types[slot]
         direct = None
         # Written straight into the caller's memory it could no longer be told from its rivals.
         if slot in writable and not rivals and isinstance(kind, TensorType) and _nbytes(kind):
             direct = kind
         # Of two outputs in the same memory the first keeps it and the second is copied.
-        later = lowered.outputs[position:]
-        rivals = [rival for rival in rivals if rival not in later]
-        made.append(_Output(lowered.names[slot], slot, direct, tuple(rivals)))
+        earlier = tuple(rival for rival in rivals if rank.get(rival, -1) < position)
+        made.append(_Output(lowered.names[slot], slot, direct, earlier))
     return tuple(made)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ep_core.errors import CompileError, EpError
 from ep_core.graph import Initializer, Node, Subgraph
@@ -28,7 +29,8 @@ class LoweredStep:
     """One kernel call.
 
     Attributes:
-        outputs: one slot per output of the node, `NOWHERE` for those nobody asked for.
+        outputs: one slot per output of the node, `NOWHERE` for those nobody asked for; without
+            those at the end, which a kernel need not return.
         writes_out: the kernel takes `out=`; only for steps with one output.
         aliases: an output may be, or hold, an input.
     """
@@ -70,7 +72,7 @@ class Lowered:
     last_touch: tuple[int, ...]
     roots: tuple[frozenset[int], ...]
 
-    @property
+    @cached_property
     def given(self) -> frozenset[int]:
         """Slots of inputs and constants: memory that belongs to somebody else."""
         return frozenset((*self.inputs, *self.constants))
@@ -93,10 +95,10 @@ def lower(subgraph: Subgraph, find_row: FindRow) -> Lowered:
                 f"node {node.name!r} reads {missing[0]!r}, which nothing in the subgraph provides"
             )
         reads = tuple(slots[name] for name in node.inputs)
-        writes = tuple(
-            slots.setdefault(name, len(slots)) if name else NOWHERE for name in node.outputs
-        )
-        steps.append(_make_step(node, find_row, reads, writes))
+        writes = [slots.setdefault(n, len(slots)) if n else NOWHERE for n in node.outputs]
+        while len(writes) > 1 and writes[-1] == NOWHERE:
+            writes.pop()
+        steps.append(_make_step(node, find_row, reads, tuple(writes)))
     outputs = tuple(slots[name] for name in subgraph.outputs)
     roots = _find_roots(len(slots), steps)
     last_use = _last_use(len(slots), steps, outputs)

@@ -2,11 +2,14 @@
 
 Knows nothing of graphs or providers. The method is greedy by size with best fit (Pisarchyk and
 Lee 2020, "Efficient Memory Management for Deep Neural Net Inference", section 5.3): the largest
-value first, each into the smallest gap that is free during all of its life.
+value first, each into the smallest gap that is free during all of its life. Its time grows with
+the square of the number of values, so that very large graphs are planned step by step instead.
 """
 
 from __future__ import annotations
 
+import bisect
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +20,9 @@ __all__ = ["ALIGNMENT", "Lifetime", "MemoryPlan", "plan_memory"]
 
 ALIGNMENT = 64
 """Bytes; offsets are multiples of it. One cache line, and the widest vector register."""
+
+_MOST_BY_SIZE = 2000
+"""Values that are planned by size, which takes less than half a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +63,17 @@ def plan_memory(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Me
     Both ends of a lifetime count: a step that reads one value while it writes another needs both.
     """
     sizes = [-(-item.nbytes // alignment) * alignment for item in lifetimes]
+    place = _by_size if len(sizes) <= _MOST_BY_SIZE else _by_start
+    offsets = place(lifetimes, sizes)
+    top = max((offset + size for offset, size in zip(offsets, sizes, strict=True)), default=0)
+    return MemoryPlan(tuple(offsets), top, sum(sizes), _most_alive(lifetimes, sizes))
+
+
+def _by_size(lifetimes: Sequence[Lifetime], sizes: Sequence[int]) -> list[int]:
     order = sorted(range(len(sizes)), key=lambda i: (-sizes[i], lifetimes[i].start, i))
     # Rows of placed values, in order of placing: start, end, offset, end of memory.
     placed = np.empty((4, len(sizes)), np.int64)
     offsets = [0] * len(sizes)
-    top = 0
     for count, index in enumerate(order):
         item = lifetimes[index]
         done = placed[:, :count]
@@ -69,8 +81,30 @@ def plan_memory(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Me
         offset = _best_gap(done[2:, meets], sizes[index])
         offsets[index] = offset
         placed[:, count] = (item.start, item.end, offset, offset + sizes[index])
-        top = max(top, offset + sizes[index])
-    return MemoryPlan(tuple(offsets), top, sum(sizes), _most_alive(lifetimes, sizes))
+    return offsets
+
+
+def _by_start(lifetimes: Sequence[Lifetime], sizes: Sequence[int]) -> list[int]:
+    """Place values as they come to life, each into the smallest dead block of up to twice its size.
+
+    Blocks are never split or joined.
+    """
+    offsets = [0] * len(sizes)
+    free: list[tuple[int, int]] = []  # size and offset, ascending
+    dying: list[tuple[int, int, int]] = []  # last step, size and offset; a heap
+    top = 0
+    for index in sorted(range(len(sizes)), key=lambda i: (lifetimes[i].start, i)):
+        size = sizes[index]
+        while dying and dying[0][0] < lifetimes[index].start:
+            bisect.insort(free, heapq.heappop(dying)[1:])
+        found = bisect.bisect_left(free, (size, 0))
+        if found < len(free) and free[found][0] <= 2 * size:
+            block, offsets[index] = free.pop(found)
+        else:
+            block, offsets[index] = size, top
+            top += size
+        heapq.heappush(dying, (lifetimes[index].end, block, offsets[index]))
+    return offsets
 
 
 def _best_gap(taken: np.ndarray[Any, Any], size: int) -> int:

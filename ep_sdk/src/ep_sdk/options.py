@@ -8,10 +8,10 @@ adds the option's name. Nothing here knows a particular provider.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
-__all__ = ["as_bool", "as_bytes", "as_choice", "as_int"]
+__all__ = ["as_bool", "as_bytes", "as_choice", "as_int", "as_names"]
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
@@ -75,6 +75,18 @@ def as_choice(*choices: str) -> Callable[[Any], str]:
         return found
 
     return parse
+
+
+def as_names(value: Any) -> frozenset[str]:
+    """Parse a set of names: a list, or text with commas between, such as `Relu,Add`.
+
+    Raises:
+        ValueError: anything else.
+    """
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, Collection) or not all(isinstance(item, str) for item in items):
+        raise ValueError(f"expected names with commas between, or a list of names, got {value!r}")
+    return frozenset(item.strip() for item in items if item.strip())
 
 
 def as_bytes(value: Any) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, MutableSequence, Sequence
+from itertools import chain, repeat
 from typing import Any, Protocol
 
 from ep_core.contracts import Allocator, Buffer, DataTransfer, Event, Stream, Value
@@ -158,7 +159,7 @@ class StreamProgram:
                 expected=f"a tuple of {asked}",
                 got=len(items),
             )
-        for slot, item in zip(step.outputs, items, strict=False):
+        for slot, item in zip(chain(step.outputs, repeat(NOWHERE)), items, strict=False):
             is_new = item is not None and not step.aliases and item is not run.given.get(slot)
             if slot == NOWHERE:
                 self._release(item if is_new else None, run.stream)

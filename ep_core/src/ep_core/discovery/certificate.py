@@ -1,4 +1,4 @@
-"""Certificates: which nodes a provider has shown, by the compliance kit, that it computes rightly.
+"""Certificates: files that grant a provider the nodes it has been shown to compute rightly.
 
 The core only reads them; making one is the kit's work, which the core never imports. They guard
 against drift and mistakes, not against a hostile plugin in the same process.
@@ -128,7 +128,7 @@ def find_certificate(
     `XDG_DATA_HOME/ep_core/certificates` (`~/.local/share/...`). A file that can't be read or
     doesn't fit is part of the reason and never raises.
     """
-    advice = f"uncertified: run `ep certify {info.name}`"
+    advice = f"uncertified: no certificate of {info.name!r} grants it"
     if distribution is None:
         return None, f"{advice} (a provider registered by hand can't have a certificate)"
     notes = []
@@ -207,7 +207,7 @@ def _misfit(certificate: Certificate, distribution: Distribution, device: Device
 
 def _refusal(certificate: Certificate, graph: Graph, node: Node) -> str:
     """Why no row grants the node, or nothing."""
-    advice = f"uncertified: run `ep certify {certificate.provider}`"
+    advice = f"uncertified: no certificate of {certificate.provider!r} grants it"
     rows = [r for r in certificate.rows if (r.domain, r.op_type) == (node.domain, node.op_type)]
     if not rows:
         return f"{advice} (no row for {node.key})"

@@ -1,7 +1,7 @@
 """Protos into the read-only graph: nodes, attributes, types, constants.
 
 Checked here is what a single proto shows (types, sizes, UTF-8, duplicates that a mapping would
-hide); how values relate is the business of `_validate.py`, and types are inferred in `_infer.py`.
+hide); how values relate is the business of `validate.py`, and types are inferred in `infer.py`.
 """
 
 from __future__ import annotations

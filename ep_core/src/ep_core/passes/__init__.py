@@ -135,6 +135,8 @@ def _settle(
 
 
 def _resolve(disabled: Collection[str]) -> set[str]:
+    if isinstance(disabled, str) or not isinstance(disabled, Collection):
+        raise OptionError("disabled_optimizers", expected="a list of names", got=repr(disabled))
     owners: dict[str, set[str]] = {}
     for step in PASSES:
         for name in (step.name, *step.aliases):
@@ -143,6 +145,6 @@ def _resolve(disabled: Collection[str]) -> set[str]:
     if unknown:
         raise OptionError(
             f"unknown optimizer in disabled_optimizers: {unknown[0]!r}",
-            fix=did_you_mean(unknown[0], owners),
+            fix=did_you_mean(str(unknown[0]), owners),
         )
     return {owner for name in disabled for owner in owners[name]}

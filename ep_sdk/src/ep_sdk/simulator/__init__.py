@@ -23,7 +23,7 @@ from ep_core.contracts import (
 from ep_core.hookspecs import hookimpl
 from ep_core.types import DeviceInfo
 from ep_sdk.factory import StandardFactory
-from ep_sdk.options import as_bool, as_bytes, as_int
+from ep_sdk.options import as_bool, as_bytes, as_int, as_names
 
 __all__ = ["INFO", "ep_provider_factory"]
 
@@ -50,9 +50,9 @@ INFO = ProviderInfo(
         "lose_device_at": OptionSpec(
             0, "number of the kernel launch at which the device is lost, 0 for never", _COUNT
         ),
-        "skip": OptionSpec("", "operators, with commas between, that are not claimed", str),
+        "skip": OptionSpec(frozenset(), "operators that are not claimed", as_names),
         "fail_compile": OptionSpec(
-            "", "'always', or operators with commas between, that compile refuses", str
+            frozenset(), "operators that compile refuses, or 'always'", as_names
         ),
         "fail_capability": OptionSpec(False, "break the contract: get_capability raises", as_bool),
     },

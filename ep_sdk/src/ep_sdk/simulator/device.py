@@ -27,11 +27,6 @@ class SimulatedDevice:
         self._counts = {"allocation": 0, "copy": 0, "kernel": 0}
         self._lost = False
 
-    @property
-    def is_lost(self) -> bool:
-        """True once the device is lost; a new provider has a new device."""
-        return self._lost
-
     def check(self) -> None:
         """Raise DeviceLostError if the device is lost."""
         if self._lost:

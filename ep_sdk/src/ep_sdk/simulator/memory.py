@@ -146,7 +146,6 @@ class MemoryPool:
         self._capacity = capacity
         self._alignment = alignment
         self._changed = threading.Condition()
-        self._stats = AllocatorStats()
         self._peak = 0
         self._in_use = 0
         self._reserved = 0

@@ -40,8 +40,8 @@ class SimulatorProvider(KernelProvider):
         self.simulated = SimulatedDevice(device.id, options)
         self._pool = MemoryPool(self.simulated, options["capacity"], options["alignment"])
         self._transfer = SimulatorTransfer(self.simulated)
-        self._skipped = _words(options["skip"])
-        self._refused = _words(options["fail_compile"])
+        self._skipped = options["skip"]
+        self._refused = options["fail_compile"]
 
     @property
     def memory(self) -> MemoryInfo:
@@ -90,7 +90,3 @@ class SimulatorProvider(KernelProvider):
             if node.op_type in self._refused or "always" in self._refused:
                 raise CompileError(f"compiling {node.op_type} failed as told")
         return super().compile(subgraph)
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(word.strip() for word in text.split(","))
