@@ -379,6 +379,8 @@ def test_bad_models_raise_our_errors(provide, tmp_path):
     for source in (b"", b"garbage", tmp_path / "missing.onnx", tmp_path):
         with pytest.raises(InvalidModelError):
             InferenceSession(source, providers=["cpu"])
+    with pytest.raises(InvalidModelError, match="path of the model is empty"):
+        InferenceSession("", providers=["cpu"])
     with pytest.raises(EpError):
         InferenceSession(5, providers=["cpu"])  # type: ignore[arg-type]
 

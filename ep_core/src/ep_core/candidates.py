@@ -157,7 +157,10 @@ def _with_unique_names(opened: list[Candidate]) -> list[Candidate]:
         if names.count(name) > 1:
             name = f"{name}:{candidate.provider.device.id}"
         if any(other.name == name for other in result):
-            raise OptionError(f"provider {name!r} is listed twice", fix="List it once.")
+            raise OptionError(
+                f"provider {candidate.info.name!r} is listed twice for one device",
+                fix="List it once, or choose another device with device_id.",
+            )
         result.append(candidate.renamed(name))
     return result
 

@@ -119,6 +119,8 @@ def _read(source: object, limits: LoadLimits) -> tuple[bytes, Path | None]:
     elif isinstance(source, bytes | bytearray | memoryview):
         data = bytes(source)
     elif isinstance(source, str | os.PathLike):
+        if not os.fsdecode(source):
+            raise InvalidModelError("The path of the model is empty")
         path = Path(os.fsdecode(source))
         data = _read_file(path, limits)
     else:
