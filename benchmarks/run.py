@@ -16,7 +16,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-BENCHMARKS = {"import": "import_cost", "run": "run_cost", "models": "model_time"}
+BENCHMARKS = {"import": "import_cost", "run": "run_cost", "models": "real_models"}
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from types import SimpleNamespace
 
 import numpy as np
+import onnx
+import onnx.parser
 import pytest
 
 from ep_core.contracts import (
@@ -70,6 +73,7 @@ class ReferenceFactory:
         api_version=API_VERSION,
         aliases=("ReferenceExecutionProvider",),
         vendor="ONNX",
+        auto=True,
         options={"level": OptionSpec(0, "a whole number", int)},
     )
 
@@ -82,6 +86,38 @@ class ReferenceFactory:
 
     def create(self, device, options):
         return ReferenceProvider(self.info, device, options)
+
+
+class SkewedPartition(ReferencePartition):
+    def run(self, inputs, outputs, stream) -> None:
+        super().run(inputs, outputs, stream)
+        for index, value in enumerate(outputs):
+            outputs[index] = value + np.asarray(0.5, value.dtype)
+
+
+class SkewedProvider(ReferenceProvider):
+    def get_capability(self, graph) -> Capability:
+        return Capability(
+            tuple(
+                Support(node.op_type == "Mul", f"operator {node.op_type} has no kernel")
+                for node in graph.nodes
+            )
+        )
+
+    def compile(self, subgraph) -> SkewedPartition:
+        return SkewedPartition(subgraph)
+
+
+class SkewedFactory(ReferenceFactory):
+    """Takes products only, and gets each wrong by one half."""
+
+    info = ProviderInfo(name="skewed", version="1.0", api_version=API_VERSION)
+
+    def devices(self):
+        return [DeviceInfo("skewed", "0", "npu", name="skewed")]
+
+    def create(self, device, options):
+        return SkewedProvider(self.info, device, options)
 
 
 class AbsentFactory(ReferenceFactory):
@@ -112,15 +148,42 @@ def cache_folder(tmp_path_factory):
 
 @pytest.fixture
 def providers(monkeypatch):
-    """Make three providers known and no installed one: one works, one is absent, one is broken."""
+    """Make providers known that work, compute wrongly, are absent and broken; no installed one."""
     monkeypatch.setenv("EP_PLUGIN_AUTOLOAD", "0")
     known = registry()
     known.recheck()
     known.register(plugin(ReferenceFactory()), name="reference")
+    known.register(plugin(SkewedFactory()), name="skewed")
     known.register(plugin(AbsentFactory()), name="absent")
     known.register(plugin(None), name="broken")
     yield known
-    for name in ["reference", "absent", "broken"]:
+    for name in ["reference", "skewed", "absent", "broken"]:
         known.unregister(name)
     monkeypatch.undo()
     known.recheck()
+
+
+@pytest.fixture
+def model(tmp_path):
+    """Save a model given as text, and return its path."""
+
+    def save(text: str) -> str:
+        path = tmp_path / "model.onnx"
+        onnx.save(onnx.parser.parse_model(text), path)
+        return str(path)
+
+    return save
+
+
+class Terminal(io.StringIO):
+    """A stream that says it's a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal():
+    return Terminal()

@@ -90,12 +90,22 @@ class Raising:
 def test_help_lists_commands_with_examples_and_exit_codes(capsys):
     assert main(["--help"]) == 0
     shown = capsys.readouterr()
-    for word in ["run", "providers", "examples:", "exit codes:", "--debug"]:
+    for word in [
+        "run",
+        "providers",
+        "bench",
+        "compare",
+        "explain",
+        "info",
+        "examples:",
+        "exit codes:",
+        "--debug",
+    ]:
         assert word in shown.out
     assert shown.err == ""
 
 
-@pytest.mark.parametrize("command", ["run", "providers"])
+@pytest.mark.parametrize("command", ["run", "info", "providers", "explain", "bench", "compare"])
 def test_each_command_has_help_with_examples(command, capsys):
     assert main([command, "--help"]) == 0
     assert "examples:" in capsys.readouterr().out
@@ -204,6 +214,24 @@ def test_a_full_disk_is_one_message():
 def test_a_closed_stdout_is_no_error(monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     assert main(["providers", "--json"]) == 0
+    assert sys.stdout is None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
+def test_closed_streams_are_no_error(add_plugin, tmp_path: Path):
+    add_plugin("greet", GOOD)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    for redirect in [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"]:
+        for arguments, code in [("greet world", 7), ("providers", 0), ("nonsense", 2)]:
+            done = subprocess.run(
+                ["/bin/sh", "-c", f'"{sys.executable}" -m ep_tools {arguments} {redirect}'],
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == code, (arguments, redirect, done)
+            assert "Traceback" not in done.stderr
 
 
 # ---------------------------------------------------------------- commands of plugins

@@ -3,9 +3,10 @@ from __future__ import annotations
 import io
 import json
 
+import numpy as np
 import pytest
 
-from ep_tools.console import Console, format_bytes, format_seconds
+from ep_tools.console import Console, format_bytes, format_seconds, shorten
 
 
 class Terminal(io.StringIO):
@@ -81,6 +82,38 @@ def test_columns_are_aligned_with_and_without_colours():
         plain = out.getvalue().replace("\x1b[1m", "").replace("\x1b[0m", "")
         assert plain == "a    b    c\naaa  bbb\n"
     assert console.columns([]) == []
+
+
+def test_json_has_numbers_and_escapes_that_are_json():
+    out = io.StringIO()
+    document = {
+        "cost": float("nan"),
+        "list": [float("inf"), (np.float32(0.5), -np.inf)],
+        "count": np.int64(2**62),
+        "flag": True,
+        "none": None,
+        3: "\x7f",
+    }
+    Console(out, out, {}).json(document)
+    assert json.loads(out.getvalue(), parse_constant=pytest.fail) == {
+        "cost": "nan",
+        "list": ["inf", [0.5, "-inf"]],
+        "count": 2**62,
+        "flag": True,
+        "none": None,
+        "3": "\x7f",
+    }
+
+
+def test_numbers_are_aligned_to_the_right():
+    console = Console(io.StringIO(), io.StringIO(), {})
+    rows = [("", "a"), ("runs", "5"), ("min", "12 ms")]
+    assert console.columns(rows, right=True) == ["          a", "runs      5", "min   12 ms"]
+
+
+def test_long_names_keep_their_ends():
+    assert shorten("short", 10) == "short"
+    assert shorten("a/very/long/name", 10) == "...ng/name"
 
 
 def test_json_is_one_document():

@@ -8,10 +8,12 @@ import pytest
 from ep_tools.inputs import (
     ArrayFile,
     ImageFile,
+    LiteralValue,
     RandomValues,
     parse_dim,
     parse_input,
     parse_provider_option,
+    parse_shape,
 )
 
 
@@ -30,6 +32,16 @@ from ep_tools.inputs import (
         ("net/in:0=a.npy", ("net/in:0", ArrayFile(Path("a.npy")))),
         ("x=a=b.npy", ("x", ArrayFile(Path("a=b.npy")))),
         ("x=random.npy", ("x", ArrayFile(Path("random.npy")))),
+        ("x=1.npy", ("x", ArrayFile(Path("1.npy")))),
+        ("x=16000", ("x", LiteralValue(16000))),
+        ("x=-1.5e3", ("x", LiteralValue(-1500.0))),
+        ("x=true", ("x", LiteralValue(True))),
+        ("x=1,2,3", ("x", LiteralValue([1, 2, 3]))),
+        ("x=[7]", ("x", LiteralValue([7]))),
+        ("x=[1, 2],[3, 4]", ("x", LiteralValue([[1, 2], [3, 4]]))),
+        ("x=[]", ("x", LiteralValue([]))),
+        ('x="a.npy"', ("x", LiteralValue("a.npy"))),
+        ('x="a,b","c"', ("x", LiteralValue(["a,b", "c"]))),
     ],
 )
 def test_an_input_is_understood(text, expected):
@@ -37,7 +49,28 @@ def test_an_input_is_understood(text, expected):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "x=", "=a.npy", "x=a.txt", "x=random:", "x=random:-1", "x=a.npz:", "x=17"]
+    "text",
+    [
+        "",
+        "x",
+        "x=",
+        "=a.npy",
+        "x=a.txt",
+        "x=random:",
+        "x=random:-1",
+        "x=a.npz:",
+        "x=hello",
+        "x=1,",
+        "x=1 2",
+        "x=1]",
+        "x=1],[2",
+        "x=null",
+        "x=[null]",
+        'x={"a": 1}',
+        "x=" + "9" * 5000,
+        "x=" + "[" * 50000,
+    ],
+    ids=lambda text: text[:16],
 )
 def test_a_malformed_input_is_refused_with_the_known_forms(text):
     with pytest.raises(argparse.ArgumentTypeError, match=r"NAME=FILE\.npy"):
@@ -53,6 +86,17 @@ def test_a_dimension_is_understood():
 def test_a_malformed_dimension_is_refused(text):
     with pytest.raises(argparse.ArgumentTypeError, match="NAME=INT"):
         parse_dim(text)
+
+
+def test_a_shape_is_understood():
+    assert parse_shape("x=1,3,224,224") == ("x", (1, 3, 224, 224))
+    assert parse_shape("a=b=0") == ("a=b", (0,))
+
+
+@pytest.mark.parametrize("text", ["x", "x=", "=4", "x=-1", "x=1.5", "x=1,,2", "x=1,", "x=1x2"])
+def test_a_malformed_shape_is_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="NAME=INT,INT"):
+        parse_shape(text)
 
 
 def test_a_provider_option_is_understood():

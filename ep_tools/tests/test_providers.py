@@ -18,7 +18,9 @@ def test_every_provider_is_listed_with_devices_or_reason(providers, capsys):
     assert lines[4] == "reference  available    registered by hand"
     assert lines[5] == "  device 0: cpu, ONNX evaluator, 1.0 GiB"
     assert lines[6] == "  device 1: npu, second"
-    assert len(lines) == 7
+    assert lines[7] == "skewed     available    registered by hand, used only if named"
+    assert lines[8] == "  device 0: npu, skewed"
+    assert len(lines) == 9
 
 
 def test_json_says_the_same(providers, capsys):
@@ -31,7 +33,9 @@ def test_json_says_the_same(providers, capsys):
         "absent": "unavailable",
         "broken": "broken",
         "reference": "available",
+        "skewed": "available",
     }
+    assert (by_name["reference"]["automatic"], by_name["skewed"]["automatic"]) == (True, False)
     assert by_name["absent"]["reason"] == "no such chip in this machine"
     assert by_name["reference"]["aliases"] == ["ReferenceExecutionProvider"]
     assert by_name["reference"]["devices"][0] == {

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnx.parser
 import pytest
 from PIL import Image
 
@@ -30,18 +29,6 @@ LOG = """
 CHOSEN = ["--input", "x=random", "--providers", "reference"]
 
 pytestmark = pytest.mark.usefixtures("providers")
-
-
-@pytest.fixture
-def model(tmp_path: Path):
-    """Save a model given as text, and return its path."""
-
-    def save(text: str) -> str:
-        path = tmp_path / "model.onnx"
-        onnx.save(onnx.parser.parse_model(text), path)
-        return str(path)
-
-    return save
 
 
 def run_json(capsys, *arguments: str):
@@ -160,6 +147,73 @@ def test_a_provider_and_its_options_are_chosen(model, capsys):
     option = ["--provider-option", "ReferenceExecutionProvider.level=3"]
     document = run_json(capsys, *arguments, *option)
     assert document["placement"]["providers"] == ["reference"]
+
+
+UNKNOWN_RANK = """
+    <ir_version: 9, opset_import: ["" : 20]>
+    sum (float[] x) => (float[] y) { y = ReduceSum (x) }
+"""
+MIXED = """
+    <ir_version: 9, opset_import: ["" : 20]>
+    mixed (float[2, batch] x, int64 rate, string[n] words)
+        => (float[2, batch] y, int64 same, string[n] said)
+    { y = Abs (x)  same = Identity (rate)  said = Identity (words) }
+"""
+
+
+def test_values_are_written_out(model, capsys):
+    words = ["--input", 'words="a","b c"']
+    document = run_json(
+        capsys,
+        model(MIXED),
+        "--input",
+        "x=-2.5",
+        "--dim",
+        "batch=3",
+        "--input",
+        "rate=16000",
+        *words,
+    )
+    y, same, said = document["outputs"]
+    assert (y["shape"], y["min"], y["max"]) == ([2, 3], 2.5, 2.5)
+    assert (same["shape"], same["values"]) == ([], [16000])
+    assert said["values"] == ["a", "b c"]
+    assert [entry["source"] for entry in document["inputs"]] == ["-2.5", "16000", '["a", "b c"]']
+
+
+def test_a_shape_is_given_where_the_model_has_none(model, tmp_path: Path, capsys):
+    path = model(UNKNOWN_RANK)
+    proto = onnx.load(path)
+    proto.graph.input[0].type.tensor_type.ClearField("shape")
+    onnx.save(proto, path)
+    (y,) = run_json(capsys, path, "--input", "x=1", "--shape", "x=2,3,4")["outputs"]
+    assert y["max"] == 24
+    (y,) = run_json(capsys, path, "--input", "x=random")["outputs"]
+    assert y["max"] < 1
+
+
+def test_a_shape_replaces_open_dimensions_only(model, capsys):
+    path = model(ADD)
+    inputs = ["--input", "a=1", "--input", "b=2"]
+    document = run_json(capsys, path, *inputs, "--shape", "a=5,3", "--shape", "b=5,3")
+    assert document["outputs"][0]["shape"] == [5, 3]
+    assert main(["run", path, *inputs, "--shape", "a=5,4"]) == 1
+    assert "--shape a contradicts the model" in capsys.readouterr().err
+    assert main(["run", path, *inputs, "--shape", "c=5,4"]) == 1
+    assert "the model has no input 'c'" in capsys.readouterr().err
+
+
+def test_random_values_that_a_model_cannot_work_with_are_named(model, capsys):
+    path = model(
+        """
+        <ir_version: 9, opset_import: ["" : 20]>
+        pick (float[3] x, int64[n] at) => (float[n] y) { y = Gather (x, at) }
+        """
+    )
+    assert main(["run", path, "--input", "x=random", "--input", "at=7"]) == 1
+    assert "Random values were fed to: x." in capsys.readouterr().err
+    assert main(["run", path, "--input", "x=1", "--input", "at=7"]) == 1
+    assert "Random values" not in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------- errors

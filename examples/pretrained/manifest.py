@@ -122,6 +122,30 @@ _ALL = (
         "silero_vad/data/silero_vad_16k_sequence.onnx",
     ),
     PretrainedModel(
+        "speech-opset15",
+        "recurrent net with control flow, of an older operator set",
+        _SILERO,
+        "silero_vad/data/silero_vad_16k_op15.onnx",
+    ),
+    PretrainedModel(
+        "speech-half",
+        "recurrent net with control flow, for one sampling rate",
+        _SILERO,
+        "silero_vad/data/silero_vad_half.onnx",
+    ),
+    PretrainedModel(
+        "speech-one-if",
+        "recurrent net for two sampling rates",
+        _SILERO,
+        "silero_vad/data/silero_vad_op18_ifless.onnx",
+    ),
+    PretrainedModel(
+        "speech-fixed",
+        "recurrent net with fixed shapes",
+        _SILERO,
+        "silero_vad/data/silero_vad_openvino_16k.onnx",
+    ),
+    PretrainedModel(
         "pitch",
         "convolution net over sound",
         _BASIC_PITCH,
@@ -138,6 +162,30 @@ _ALL = (
         "quantized recurrent net",
         _TASHKEEL,
         "text2tashkeel/models/rawi_v2.int8.onnx",
+    ),
+    PretrainedModel(
+        "arabic-marks-first",
+        "quantized recurrent net",
+        _TASHKEEL,
+        "text2tashkeel/models/rawi.int8.onnx",
+    ),
+    PretrainedModel(
+        "arabic-marks-third",
+        "quantized recurrent net with two heads",
+        _TASHKEEL,
+        "text2tashkeel/models/rawi_v3.int8.onnx",
+    ),
+    PretrainedModel(
+        "arabic-marks-both",
+        "two quantized recurrent nets in one",
+        _TASHKEEL,
+        "text2tashkeel/models/rawi_ensemble.int8.onnx",
+    ),
+    PretrainedModel(
+        "arabic-marks-bilstm",
+        "quantized recurrent net of two directions",
+        _TASHKEEL,
+        "text2tashkeel/models/bilstm.int8.onnx",
     ),
 )
 

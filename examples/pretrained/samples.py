@@ -43,6 +43,9 @@ SENTENCE_TOKENS = (
 
 ARABIC_TOKENS = (150, 161, 174, 3, 149, 173, 173, 176, 3, 149, 173, 159, 155, 174, 175)
 """The letters of the first three words of the basmala in the numbering of the model's package."""
+ARABIC_TOKENS_BILSTM = (11, 22, 35, 40, 10, 34, 34, 37, 40, 10, 34, 20, 16, 35, 36)
+"""The same letters in the numbering of the package's oldest model."""
+ARABIC_SPACE = 3
 
 
 def sample_feeds(name: str) -> Feeds:
@@ -144,6 +147,13 @@ def _speech() -> Feeds:
     }
 
 
+def _speech_one_rate() -> Feeds:
+    """For models that know one sampling rate only."""
+    feeds = _speech()
+    del feeds["sr"]
+    return feeds
+
+
 def _speech_sequence() -> Feeds:
     fresh = np.zeros((1, 1, 128), np.float32)
     return {"input": speech_windows(synthetic_speech()), "h": fresh, "c": fresh.copy()}
@@ -187,6 +197,16 @@ def _arabic_marks() -> Feeds:
     return {"input": np.array([ARABIC_TOKENS], np.int64)}
 
 
+def _arabic_marks_first() -> Feeds:
+    """The first model counts all letters, but not the space, from one higher."""
+    tokens = np.array([ARABIC_TOKENS], np.int64)
+    return {"input": np.where(tokens == ARABIC_SPACE, tokens, tokens + 1)}
+
+
+def _arabic_marks_bilstm() -> Feeds:
+    return {"input_ids": np.array([ARABIC_TOKENS_BILSTM], np.int64)}
+
+
 _SAMPLES: dict[str, Callable[[], Feeds]] = {
     "ocr-detect": _ocr_detect,
     "ocr-recognise": _ocr_recognise,
@@ -195,7 +215,15 @@ _SAMPLES: dict[str, Callable[[], Feeds]] = {
     "file-type": _file_type,
     "speech": _speech,
     "speech-sequence": _speech_sequence,
+    "speech-opset15": _speech,
+    "speech-half": _speech_one_rate,
+    "speech-one-if": _speech,
+    "speech-fixed": _speech_one_rate,
     "pitch": _pitch,
     "sentences": _sentences,
     "arabic-marks": _arabic_marks,
+    "arabic-marks-first": _arabic_marks_first,
+    "arabic-marks-third": _arabic_marks,
+    "arabic-marks-both": _arabic_marks,
+    "arabic-marks-bilstm": _arabic_marks_bilstm,
 }

@@ -3,19 +3,21 @@
 What a command does stands in `commands/` or in a plugin. Heavy modules (numpy, onnx, the core) are
 imported by the command that needs them, so that `ep --help` answers at once.
 
-Exit codes: 0 done; 1 an error that the message explains; 2 wrong usage; 130 interrupted by
-Ctrl-C; 141 whoever read the output went away.
+Exit codes: 0 done; 1 an error that the message explains, or outputs that differ where a command
+compares them; 2 wrong usage; 130 interrupted by Ctrl-C; 141 whoever read the output went away.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import platform
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ep_tools import plugins
@@ -36,18 +38,27 @@ EXIT_PIPE = 141
 _EPILOG = """\
 examples:
   ep providers                              what can run models here
+  ep info model.onnx                        what a model takes, gives and is made of
   ep run model.onnx --input x=random        run a model and see where each part ran
+  ep explain model.onnx                     why each part runs where it does
+  ep bench model.onnx --vs onnxruntime      how long a run takes, beside ONNX Runtime
+  ep compare model.onnx level:0 level:99    whether two ways of running it give the same
   ep run --help                             everything about one command
 
 exit codes:
-  0 done, 1 error (explained on stderr), 2 wrong usage, 130 interrupted, 141 output closed
+  0 done, 1 error (explained on stderr) or outputs that differ (bench --vs, compare),
+  2 wrong usage, 130 interrupted, 141 output closed
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `ep` with the given arguments (default: those of the process); return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    console = Console()
+    with _open_streams():
+        return _main(arguments, Console())
+
+
+def _main(arguments: list[str], console: Console) -> int:
     try:
         code = _run(arguments, console)
         console.flush()
@@ -62,6 +73,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.error(str(error))
         return EXIT_ERROR
     return code
+
+
+@contextlib.contextmanager
+def _open_streams() -> Iterator[None]:
+    """Give commands something to write to where the caller closed stdout or stderr.
+
+    It is the lowest free descriptor too, so that no file of ours becomes number 1 or 2, which
+    libraries write to without asking.
+    """
+    with contextlib.ExitStack() as undo:
+        for name in ("stdout", "stderr"):
+            if getattr(sys, name) is None:
+                nowhere = undo.enter_context(Path(os.devnull).open("w"))
+                undo.callback(setattr, sys, name, None)
+                setattr(sys, name, nowhere)
+        yield
 
 
 def _run(arguments: list[str], console: Console) -> int:

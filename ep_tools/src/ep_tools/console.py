@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
+import numbers
 import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
-__all__ = ["Console", "OutputError", "format_bytes", "format_seconds"]
+__all__ = ["Console", "OutputError", "format_bytes", "format_seconds", "shorten"]
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _STYLE_CODE = re.compile("(\x1b\\[[0-9;]*m)")
@@ -47,19 +49,38 @@ class Console:
         """Write one line of the result."""
         self._write(self.out, text)
 
-    def columns(self, rows: Sequence[Sequence[str]]) -> list[str]:
-        """Return one text per row, with the cells padded so that columns are aligned."""
+    def columns(self, rows: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:
+        """Return one text per row, with the cells padded so that columns are aligned.
+
+        With `right`, all but the first column are aligned to the right, as numbers are.
+        """
         widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
-        return [
-            "  ".join(
-                cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)
-            ).rstrip()
-            for row in rows
-        ]
+        lines = []
+        for row in rows:
+            cells = []
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True)):
+                padding = " " * (width - _width(cell))
+                cells.append(padding + cell if right and index else cell + padding)
+            lines.append("  ".join(cells).rstrip())
+        return lines
 
     def json(self, document: Any) -> None:
-        """Write one JSON document. Numbers must be finite: NaN isn't JSON."""
-        self._write(self.out, json.dumps(document, indent=2, allow_nan=False))
+        """Write one JSON document; numbers that JSON has no word for become "nan" and "inf"."""
+        text = json.dumps(_json_value(document), indent=2, allow_nan=False)
+        # json escapes every control character but this one.
+        self._write(self.out, text.replace("\x7f", "\\u007f"))
+
+    def can_show(self, text: str) -> bool:
+        """True if the error stream's encoding has every character of the text."""
+        return self.err is not None and _encodable(self.err, text) == text
+
+    def live(self, control: str, text: str = "") -> None:
+        """Write control codes, then text, to the error stream, if it is a terminal that obeys."""
+        if self.err is None or not self.err.isatty() or self._environ.get("TERM") == "dumb":
+            return
+        with _telling_errors():
+            self.err.write(control + _encodable(self.err, _visible(text)))
+            self.err.flush()
 
     def warning(self, text: str) -> None:
         """Write a warning line to the error stream."""
@@ -94,10 +115,8 @@ class Console:
     def _write(self, stream: TextIO | None, text: str) -> None:
         if stream is None:
             return
-        encoding = stream.encoding or "utf-8"
-        shown = _visible(text).encode(encoding, "backslashreplace").decode(encoding)
         with _telling_errors():
-            stream.write(f"{shown}\n")
+            stream.write(f"{_encodable(stream, _visible(text))}\n")
 
 
 @contextlib.contextmanager
@@ -108,6 +127,11 @@ def _telling_errors() -> Iterator[None]:
         raise
     except OSError as error:
         raise OutputError(f"can't write the output: {error}") from error
+
+
+def shorten(text: str, width: int) -> str:
+    """Return at most `width` characters; of a path of names the end tells most, so that stays."""
+    return text if len(text) <= width else f"...{text[3 - width :]}"
 
 
 def format_seconds(seconds: float) -> str:
@@ -127,6 +151,27 @@ def format_bytes(count: int) -> str:
             return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TiB"
+
+
+def _json_value(value: Any) -> Any:
+    """Return plain data, also for numpy's numbers and for those that aren't finite."""
+    if isinstance(value, Mapping):
+        return {str(key): _json_value(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json_value(item) for item in value]
+    if isinstance(value, (bool, str)) or value is None:
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        number = float(value)
+        return number if math.isfinite(number) else str(number)
+    return value
+
+
+def _encodable(stream: TextIO, text: str) -> str:
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def _visible(text: str) -> str:

@@ -6,21 +6,25 @@ left to the session, which explains it better.
 
 from __future__ import annotations
 
+import contextlib
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ep_core.errors import FeedError, OptionError, did_you_mean
+from ep_core.errors import EpError, FeedError, OptionError, did_you_mean
 from ep_core.signature import NodeArg
 from ep_core.types import DataType
 from ep_tools.images import load_image
-from ep_tools.inputs import ArrayFile, InputSource, RandomValues
+from ep_tools.inputs import ArrayFile, InputSource, LiteralValue, RandomValues
+from ep_tools.literals import literal_array
+from ep_tools.requests import FeedRequest
+from ep_tools.sessions import Session, by_name
 
-__all__ = ["InputSpec", "make_feeds", "random_values"]
+__all__ = ["InputSpec", "feeds_for", "make_feeds", "random_values", "telling_of_random"]
 
 Array = np.ndarray[Any, Any]
 
@@ -68,8 +72,71 @@ class InputSpec:
             fix="Run the model from Python with ep_core.InferenceSession.",
         )
 
+    @property
+    def is_optional(self) -> bool:
+        """True if the model does without a value."""
+        return self.type.startswith("optional(")
+
+    def with_shape(self, lengths: tuple[int, ...]) -> InputSpec:
+        """Return the input with a shape that the caller knows better than the model.
+
+        Raises:
+            OptionError: it contradicts what the model says.
+        """
+        # A model says nothing of the shape where it has no dimensions to show: the rank is then
+        # 0 or unknown, and the session knows which.
+        fits = not self.shape or (
+            len(self.shape) == len(lengths)
+            and all(isinstance(a, str) or a == b for a, b in zip(self.shape, lengths, strict=True))
+        )
+        if not fits:
+            raise OptionError(
+                f"--shape {self.name} contradicts the model",
+                expected=str(self),
+                got=list(lengths),
+            )
+        return InputSpec(self.name, self.type, lengths)
+
     def __str__(self) -> str:
         return f"{self.name}: {self.type} [{', '.join(map(str, self.shape))}]"
+
+
+def feeds_for(
+    session: Session, request: FeedRequest
+) -> tuple[dict[str, Array], dict[str, InputSource]]:
+    """Return the feeds that a request asks for, and where each comes from, by input name.
+
+    Raises:
+        FeedError, OptionError: as `make_feeds`; or a name is given twice.
+    """
+    sources: dict[str, InputSource] = by_name("--input", request.inputs)
+    shapes = by_name("--shape", request.shapes)
+    required = _with_shapes([InputSpec.of(arg) for arg in session.get_inputs()], shapes)
+    extra = [InputSpec.of(arg) for arg in session.get_overridable_initializers()]
+    optional = _with_shapes(extra, shapes)
+    for name in shapes:
+        if all(spec.name != name for spec in (*required, *optional)):
+            raise _unknown(name, [spec.name for spec in (*required, *optional)])
+    if request.fill:
+        for spec in required:
+            if not spec.is_optional:
+                sources.setdefault(spec.name, RandomValues())
+    return make_feeds(required, optional, sources, by_name("--dim", request.dims)), sources
+
+
+@contextlib.contextmanager
+def telling_of_random(sources: Mapping[str, InputSource]) -> Iterator[None]:
+    """Add to an error of a run which inputs had random values, for they may be what is wrong."""
+    names = [name for name, source in sources.items() if isinstance(source, RandomValues)]
+    try:
+        yield
+    except EpError as error:
+        if not names:
+            raise
+        raise EpError(
+            f"{error}\nRandom values were fed to: {', '.join(names)}. If the model can't work with "
+            "them, give others with --input, or other lengths with --dim and --shape."
+        ) from error
 
 
 def make_feeds(
@@ -93,12 +160,8 @@ def make_feeds(
     specs = {spec.name: spec for spec in (*required, *optional)}
     for name in sources:
         if name not in specs:
-            raise FeedError(f"the model has no input '{name}'", fix=did_you_mean(name, specs))
-    missing = [
-        spec
-        for spec in required
-        if spec.name not in sources and not spec.type.startswith("optional(")
-    ]
+            raise _unknown(name, specs)
+    missing = [spec for spec in required if spec.name not in sources and not spec.is_optional]
     if missing:
         raise _missing(missing)
     known = {dim for spec in specs.values() for dim in spec.shape if isinstance(dim, str)}
@@ -158,6 +221,8 @@ def _value(spec: InputSpec, source: InputSource, dims: Mapping[str, int]) -> Arr
     if isinstance(source, ArrayFile):
         return _as_type(_load_array(source), spec.dtype)
     sizes = _sizes(spec.shape, dims)
+    if isinstance(source, LiteralValue):
+        return literal_array(spec.name, spec.dtype, sizes, source.value)
     return load_image(source.path, spec.name, spec.dtype, spec.shape, sizes)
 
 
@@ -209,12 +274,22 @@ def _sizes(shape: tuple[int | str, ...], dims: Mapping[str, int]) -> tuple[int |
     return tuple(dims.get(dim) if isinstance(dim, str) else dim for dim in shape)
 
 
+def _with_shapes(
+    specs: Sequence[InputSpec], shapes: Mapping[str, tuple[int, ...]]
+) -> list[InputSpec]:
+    return [spec.with_shape(shapes[spec.name]) if spec.name in shapes else spec for spec in specs]
+
+
+def _unknown(name: str, known: Iterable[str]) -> FeedError:
+    return FeedError(f"the model has no input '{name}'", fix=did_you_mean(name, known))
+
+
 def _missing(specs: Sequence[InputSpec]) -> FeedError:
     listing = "\n".join(f"  {spec}" for spec in specs)
     noun = "input" if len(specs) == 1 else "inputs"
     example = " ".join(f"--input {spec.name}=random" for spec in specs)
     return FeedError(
         f"no value for {len(specs)} {noun} of the model:\n{listing}\n"
-        "Give each a value: --input NAME=FILE.npy, NAME=FILE.npz:KEY, NAME=IMAGE.png or "
-        f"NAME=random. To try it out:\n  {example}"
+        "Give each a value: --input NAME=FILE.npy, FILE.npz:KEY, IMAGE.png, NUMBER, 1,2,3 or random"
+        f" (see ep run --help).\nTo try it out:\n  {example}"
     )

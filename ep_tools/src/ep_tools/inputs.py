@@ -1,4 +1,4 @@
-"""The words of a command line that say what to feed: `x=file.npy`, `x=photo.png`, `x=random:7`.
+"""The words of a command line that say what to feed: `x=file.npy`, `x=random:7`, `x=1,2,3`.
 
 Only text is looked at here; files are read, and values made, in `feeds`.
 """
@@ -6,24 +6,31 @@ Only text is looked at here; files are read, and values made, in `feeds`.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 __all__ = [
     "ArrayFile",
     "ImageFile",
     "InputSource",
+    "LiteralValue",
     "RandomValues",
     "parse_dim",
     "parse_input",
     "parse_provider_option",
+    "parse_shape",
 ]
 
 IMAGE_SUFFIXES = frozenset(
     {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 )
-FORMS = "NAME=FILE.npy, NAME=FILE.npz, NAME=FILE.npz:KEY, NAME=IMAGE.png or NAME=random[:SEED]"
+FORMS = (
+    "NAME=FILE.npy, NAME=FILE.npz, NAME=FILE.npz:KEY, NAME=IMAGE.png, NAME=random[:SEED], "
+    "NAME=NUMBER, NAME=1,2,3 or NAME='\"TEXT\"'"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,17 @@ class RandomValues:
         return f"random:{self.seed}"
 
 
-InputSource = ArrayFile | ImageFile | RandomValues
+@dataclass(frozen=True, slots=True)
+class LiteralValue:
+    """A value written out: a number, true, false, a text, or a list of them, nested or not."""
+
+    value: Any
+
+    def __str__(self) -> str:
+        return json.dumps(self.value)
+
+
+InputSource = ArrayFile | ImageFile | RandomValues | LiteralValue
 
 
 def parse_input(text: str) -> tuple[str, InputSource]:
@@ -69,19 +86,38 @@ def parse_input(text: str) -> tuple[str, InputSource]:
     name, equals, what = text.partition("=")
     if not name or not equals or not what:
         raise argparse.ArgumentTypeError(f"'{text}' isn't one of {FORMS}")
-    seeded = re.fullmatch(r"random(?::(\d+))?", what)
+    seeded = re.fullmatch(r"random(?::(\d{1,18}))?", what)
     if seeded:
         return name, RandomValues(int(seeded[1] or 0))
     archive = re.fullmatch(r"(.+\.npz):(.+)", what, flags=re.IGNORECASE)
     if archive:
         return name, ArrayFile(Path(archive[1]), archive[2])
+    # A literal can't be taken for a file: none ends in one of these.
     path = Path(what)
     suffix = path.suffix.lower()
     if suffix in {".npy", ".npz"}:
         return name, ArrayFile(path)
     if suffix in IMAGE_SUFFIXES:
         return name, ImageFile(path)
-    raise argparse.ArgumentTypeError(f"can't tell what '{what}' is; expected {FORMS}")
+    return name, LiteralValue(_literal(what))
+
+
+def _literal(text: str) -> Any:
+    """Read JSON; values with commas between them are a list, as `1,2,3` is `[1, 2, 3]`."""
+    try:
+        values = json.loads(f"[{text}]")
+    # Beside bad syntax: thousands of digits, thousands of brackets.
+    except (ValueError, RecursionError):
+        values = []
+    if not values or not _is_plain(values):
+        raise argparse.ArgumentTypeError(f"can't tell what '{text}' is; expected {FORMS}")
+    return values[0] if len(values) == 1 else values
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return isinstance(value, (bool, int, float, str))
 
 
 def parse_dim(text: str) -> tuple[str, int]:
@@ -94,6 +130,18 @@ def parse_dim(text: str) -> tuple[str, int]:
     if not name or not re.fullmatch(r"[0-9]{1,18}", length):
         raise argparse.ArgumentTypeError(f"'{text}' isn't NAME=INT, such as batch=4")
     return name, int(length)
+
+
+def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """Return name and lengths of one `--shape NAME=INT,INT,...`.
+
+    Raises:
+        argparse.ArgumentTypeError: no name, or not whole numbers of at least 0.
+    """
+    name, _, lengths = text.rpartition("=")
+    if not name or not re.fullmatch(r"[0-9]{1,18}(,[0-9]{1,18})*", lengths):
+        raise argparse.ArgumentTypeError(f"'{text}' isn't NAME=INT,INT,..., such as x=1,3,224,224")
+    return name, tuple(map(int, lengths.split(",")))
 
 
 def parse_provider_option(text: str) -> tuple[str, str, str]:

@@ -46,7 +46,7 @@ def _show(console: Console, statuses: Sequence[ProviderStatus]) -> None:
             (
                 console.style(status.name, "bold"),
                 console.style(status.state.value, _STYLE[status.state]),
-                f"{status.distribution} {status.version}".strip() or "registered by hand",
+                _origin(status),
             )
             for status in statuses
         ]
@@ -59,6 +59,16 @@ def _show(console: Console, statuses: Sequence[ProviderStatus]) -> None:
             console.line(f"  {status.reason}")
         for problem in status.problems:
             console.line(f"  problem: {problem}")
+
+
+def _origin(status: ProviderStatus) -> str:
+    origin = f"{status.distribution} {status.version}".strip() or "registered by hand"
+    usable = status.state is ProviderState.AVAILABLE
+    return origin if _is_automatic(status) or not usable else f"{origin}, used only if named"
+
+
+def _is_automatic(status: ProviderStatus) -> bool:
+    return status.info is not None and status.info.auto
 
 
 def _device_text(device: DeviceInfo) -> str:
@@ -76,6 +86,7 @@ def _to_json(status: ProviderStatus) -> Mapping[str, Any]:
         "distribution": status.distribution,
         "version": status.version,
         "state": status.state.value,
+        "automatic": _is_automatic(status),
         "reason": status.reason,
         "problems": list(status.problems),
         "devices": [

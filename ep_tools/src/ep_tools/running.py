@@ -7,16 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ep_core import GraphOptimizationLevel, InferenceSession, SessionOptions
-from ep_core.errors import OptionError, did_you_mean
+from ep_core import InferenceSession
 from ep_tools.console import Console, format_seconds
-from ep_tools.feeds import InputSpec, make_feeds
+from ep_tools.feeds import feeds_for, telling_of_random
 from ep_tools.inputs import InputSource
 from ep_tools.outputs import OutputSummary, save_outputs, summarise
+from ep_tools.progress import Progress
+from ep_tools.requests import FeedRequest, SessionRequest
+from ep_tools.sessions import open_session
 
 __all__ = ["RunRequest", "run_model"]
 
-_ERRORS_ONLY = 3
 _MAX_TEXT = 60
 
 
@@ -25,21 +26,12 @@ class RunRequest:
     """What the command line of `ep run` asks for.
 
     Attributes:
-        inputs: input name and source, in the order given.
-        dims: name and length of open dimensions.
-        providers: names in order of preference; None for the automatic choice.
-        provider_options: provider, option, value.
-        level: value of `GraphOptimizationLevel`.
         repeat: runs after the first.
         output: where to save the outputs; None for nowhere.
     """
 
-    model: str
-    inputs: Sequence[tuple[str, InputSource]]
-    dims: Sequence[tuple[str, int]]
-    providers: Sequence[str] | None
-    provider_options: Sequence[tuple[str, str, str]]
-    level: int
+    session: SessionRequest
+    feeds: FeedRequest
     repeat: int
     output: str | None
 
@@ -61,18 +53,14 @@ def run_model(request: RunRequest, *, as_json: bool) -> int:
         EpError: anything that goes wrong, from the arguments to the run.
     """
     console = Console()
-    sources = _by_name("--input", request.inputs)
-    dims = _by_name("--dim", request.dims)
     start = time.perf_counter()
-    with _open_session(request) as session:
-        load = time.perf_counter() - start
-        feeds = make_feeds(
-            [InputSpec.of(arg) for arg in session.get_inputs()],
-            [InputSpec.of(arg) for arg in session.get_overridable_initializers()],
-            sources,
-            dims,
-        )
-        values, first, rest = _timed_runs(session, feeds, request.repeat)
+    with Progress(console, f"loading {request.session.model}"):
+        session = open_session(request.session)
+    load = time.perf_counter() - start
+    with session:
+        feeds, sources = feeds_for(session, request.feeds)
+        with Progress(console, "running") as progress, telling_of_random(sources):
+            values, first, rest = _timed_runs(session, feeds, request.repeat, progress)
         outputs = {
             arg.name: value for arg, value in zip(session.get_outputs(), values, strict=True)
         }
@@ -83,7 +71,7 @@ def run_model(request: RunRequest, *, as_json: bool) -> int:
         if as_json:
             console.json(
                 {
-                    "model": request.model,
+                    "model": request.session.model,
                     "inputs": [_input_json(name, feeds[name], sources[name]) for name in feeds],
                     "outputs": [summary.to_json() for summary in summaries],
                     "saved": [str(path) for path in saved],
@@ -105,57 +93,20 @@ def run_model(request: RunRequest, *, as_json: bool) -> int:
     return 0
 
 
-def _open_session(request: RunRequest) -> InferenceSession:
-    options = SessionOptions()
-    options.graph_optimization_level = GraphOptimizationLevel(request.level)
-    # The placement, which the session would log a warning of, is part of what we print.
-    options.log_severity_level = _ERRORS_ONLY
-    return InferenceSession(
-        request.model,
-        sess_options=options,
-        providers=request.providers,
-        provider_options=_provider_options(request),
-    )
-
-
-def _provider_options(request: RunRequest) -> list[dict[str, str]] | None:
-    """One dict per provider, in the order of the providers; None if there are no options."""
-    if not request.provider_options:
-        return None
-    names = request.providers or []
-    options: dict[str, dict[str, str]] = {name: {} for name in names}
-    for provider, key, value in request.provider_options:
-        if provider not in options:
-            raise OptionError(
-                f"--provider-option {provider}.{key} is for a provider that isn't in --providers",
-                fix=did_you_mean(provider, names) if names else f"Add --providers {provider}.",
-            )
-        options[provider][key] = value
-    return [options[name] for name in names]
-
-
 def _timed_runs(
-    session: InferenceSession, feeds: Mapping[str, Any], repeat: int
+    session: InferenceSession, feeds: Mapping[str, Any], repeat: int, progress: Progress
 ) -> tuple[Sequence[Any], float, list[float]]:
     """Return the outputs of the first run, its time, and the times of the others."""
     start = time.perf_counter()
     values = session.run(None, feeds)
     first = time.perf_counter() - start
     rest = []
-    for _ in range(repeat):
+    for count in range(1, repeat + 1):
         start = time.perf_counter()
         session.run(None, feeds)
         rest.append(time.perf_counter() - start)
+        progress.update(count, repeat)
     return values, first, rest
-
-
-def _by_name(flag: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise OptionError(f"{flag} {name} is given twice", fix="Leave one of them out.")
-        found[name] = value
-    return found
 
 
 def _input_json(name: str, value: Any, source: InputSource) -> dict[str, Any]:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ep_tools.commands.bench import BenchCommand
+from ep_tools.commands.compare import CompareCommand
+from ep_tools.commands.explain import ExplainCommand
+from ep_tools.commands.info import InfoCommand
 from ep_tools.commands.providers import ProvidersCommand
 from ep_tools.commands.run import RunCommand
 
@@ -12,4 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["BUILT_IN"]
 
-BUILT_IN: tuple[Command, ...] = (RunCommand(), ProvidersCommand())
+BUILT_IN: tuple[Command, ...] = (
+    RunCommand(),
+    InfoCommand(),
+    ProvidersCommand(),
+    ExplainCommand(),
+    BenchCommand(),
+    CompareCommand(),
+)

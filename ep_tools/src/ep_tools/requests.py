@@ -1,0 +1,59 @@
+"""What the arguments of a command ask for, as data.
+
+Light on purpose: arguments are parsed before numpy, onnx and the core are loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ep_tools.inputs import InputSource
+
+__all__ = ["FeedRequest", "SessionRequest", "Tolerance"]
+
+
+@dataclass(frozen=True)
+class SessionRequest:
+    """How to make a session.
+
+    Attributes:
+        model: path of the model.
+        providers: names in order of preference; None for the automatic choice.
+        provider_options: provider, option, value.
+        level: value of `GraphOptimizationLevel`.
+        intra_op_num_threads: threads inside one operator; 0 leaves it to the provider.
+        free_dimensions: lengths to fix for named dimensions that the model leaves open.
+    """
+
+    model: str
+    providers: Sequence[str] | None = None
+    provider_options: Sequence[tuple[str, str, str]] = ()
+    level: int = 99
+    intra_op_num_threads: int = 0
+    free_dimensions: Sequence[tuple[str, int]] = ()
+
+
+@dataclass(frozen=True)
+class FeedRequest:
+    """What to feed: pairs of name and value, in the order given.
+
+    Attributes:
+        inputs: where the value of each input comes from.
+        dims: lengths of dimensions that the model leaves open.
+        shapes: shapes of whole inputs.
+        fill: inputs that aren't named get random values; otherwise they are an error.
+    """
+
+    inputs: Sequence[tuple[str, InputSource]] = ()
+    dims: Sequence[tuple[str, int]] = ()
+    shapes: Sequence[tuple[str, tuple[int, ...]]] = ()
+    fill: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """Two floats agree if |a - b| <= atol + rtol * |b|, two integers if |a - b| <= atol."""
+
+    rtol: float = 1e-3
+    atol: float = 1e-4
