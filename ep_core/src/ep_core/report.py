@@ -72,7 +72,7 @@ class PlacementReport:
 
     @property
     def summary(self) -> str:
-        """One line, e.g. `openvino 410 of 412 nodes, cpu 2 [TopK]; 2 copies, 1.2 MB`."""
+        """One line, e.g. `openvino 410 of 412 nodes, cpu 2 [TopK]; 2 copies, 1.2 MiB`."""
         placements = [p for scope in self.nodes.values() for p in scope]
         counts = Counter(p.provider for p in placements)
         parts: list[str] = []
@@ -144,7 +144,7 @@ def _nodes(count: int) -> str:
 
 
 def _copies_text(copies: tuple[CopyReport, ...]) -> str:
-    """E.g. `2 copies, 1.2 MB`; sizes that aren't known beforehand are said to be unknown."""
+    """E.g. `2 copies, 1.2 MiB`; sizes that aren't known beforehand are said to be unknown."""
     if not copies:
         return "no copies"
     sizes = [copy.nbytes for copy in copies if copy.nbytes is not None]
@@ -159,7 +159,7 @@ def _plain(value: Any) -> Any:
 
 
 def _bytes(count: int) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
     return f"{count} B"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,6 +39,9 @@ def list_providers(*, as_json: bool, recheck: bool) -> int:
 
 
 def _show(console: Console, statuses: Sequence[ProviderStatus]) -> None:
+    if not statuses and os.environ.get("EP_PLUGIN_AUTOLOAD") == "0":
+        console.line("EP_PLUGIN_AUTOLOAD=0 is set, so installed providers are left alone.")
+        return
     if not statuses:
         console.line("No providers are installed. The default one comes with: pip install ep-cpu")
         return

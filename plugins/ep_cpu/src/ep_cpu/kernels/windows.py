@@ -118,7 +118,7 @@ class Geometry:
 
     def _count(self, room: int, stride: int, end_of_input: int) -> int:
         if room < 0:
-            raise RunError("the kernel is larger than the padded input", got=f"{-room} too large")
+            raise RunError(f"the kernel is longer than the padded input, by {-room}")
         if not self.ceil_mode:
             return room // stride + 1
         count = -(-room // stride) + 1
