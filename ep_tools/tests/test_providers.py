@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ep_core.discovery.registry import registry
+from ep_core.discovery.registry import Registry, registry
 from ep_tools.cli import main
 
 
@@ -57,10 +57,16 @@ def test_installed_packages_are_named_with_their_version(capsys):
 
 
 def test_without_providers_the_remedy_is_told(monkeypatch, capsys):
+    monkeypatch.setattr(Registry, "providers", lambda self: ())
+    assert main(["providers"]) == 0
+    assert "pip install ep-cpu" in capsys.readouterr().out
+
+
+def test_plugins_that_are_switched_off_are_not_called_missing(monkeypatch, capsys):
     monkeypatch.setenv("EP_PLUGIN_AUTOLOAD", "0")
     registry().recheck()
     assert main(["providers"]) == 0
-    assert "pip install ep-cpu" in capsys.readouterr().out
+    assert "EP_PLUGIN_AUTOLOAD=0 is set" in capsys.readouterr().out
     monkeypatch.undo()
     registry().recheck()
 
