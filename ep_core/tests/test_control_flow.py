@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, parser
 
-from ep_core import InferenceSession
-from ep_core.errors import RunError
+from ep_core import InferenceSession, SessionOptions
+from ep_core.errors import InvalidModelError, RunError
 
 
 def run(model, feeds, **arguments):
@@ -33,8 +33,6 @@ choose (bool c, float[N] x, float[N] y) => (float[N] z)
 
 @pytest.mark.parametrize("level", [0, 99])
 def test_if_with_captures_and_a_branch_that_only_passes_on(provide, level):
-    from ep_core import SessionOptions
-
     provide()
     options = SessionOptions()
     options.graph_optimization_level = level
@@ -253,3 +251,114 @@ def test_bodies_are_placed_like_graphs(provide):
         (scope,) = (name for name in nodes if name.endswith("then_branch"))
         assert [p.provider for p in nodes[scope]] == ["fast"]
         assert any(p.provider == "core" and p.op_type == "If" for p in nodes[""])
+
+
+NO_ROUNDS = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (int64 m, float[N] x) => (float[N] last, float[R, K, 3] rows)
+{
+  last, rows = Loop (m, , x) <body = b
+    (int64 i, bool go, float[M] s) => (bool go, float[M] t, float[2, 3] row) {
+      t = Neg(s)
+      row = Reshape(x, shape)
+    }>
+}
+"""
+
+
+@pytest.mark.parametrize("level", [0, 99])
+def test_without_rounds_lengths_come_from_what_the_body_declares(provide, level):
+    """Inference can't tell [2, 3], because the shape is an input that may be overridden."""
+    model = parser.parse_model(NO_ROUNDS)
+    shape = helper.make_tensor("shape", TensorProto.INT64, [2], [2, 3])
+    model.graph.initializer.append(shape)
+    model.graph.input.append(helper.make_tensor_value_info("shape", TensorProto.INT64, [2]))
+    options = SessionOptions()
+    options.graph_optimization_level = level
+    provide()
+    x = np.arange(6, dtype=np.float32)
+    for trips in (0, 2):
+        feeds = {"m": np.array(trips), "x": x}
+        _, rows = run(model, feeds, sess_options=options)
+        assert (rows.shape, rows.dtype) == ((trips, 2, 3), np.float32)
+
+
+def scan_8(*, lengths, states=(2, 4), sequence=(2, 3, 4)):
+    """Scan of operator set 8: s = s + e; gives the last s and each -s."""
+    vi = helper.make_tensor_value_info
+    float_ = TensorProto.FLOAT
+    body = helper.make_graph(
+        [helper.make_node("Add", ["s", "e"], ["t"]), helper.make_node("Neg", ["t"], ["o"])],
+        "body",
+        [vi("s", float_, [4]), vi("e", float_, [4])],
+        [vi("t", float_, [4]), vi("o", float_, [4])],
+    )
+    scan = helper.make_node("Scan", ["l", "s", "x"], ["last", "all"], body=body, num_scan_inputs=1)
+    graph = helper.make_graph(
+        [scan],
+        "g",
+        [
+            vi("l", TensorProto.INT64, [None]),
+            vi("s", float_, [None] * len(states)),
+            vi("x", float_, [None] * len(sequence)),
+        ],
+        [vi("last", float_, None), vi("all", float_, None)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 8)], ir_version=8)
+    feeds = {
+        "l": np.array(lengths, np.int64),
+        "s": np.zeros(states, np.float32),
+        "x": np.ones(sequence, np.float32),
+    }
+    return run(model, feeds)
+
+
+def test_scan_8_fills_short_sequences_up_with_zeros(provide):
+    provide()
+    last, rounds = scan_8(lengths=[3, 1])
+    np.testing.assert_array_equal(last[:, 0], [3, 1])
+    np.testing.assert_array_equal(rounds[:, :, 0], [[-1, -2, -3], [-1, 0, 0]])
+
+
+@pytest.mark.parametrize(
+    ("shapes", "words"),
+    [
+        ({"lengths": [3]}, r"sequence_lens.*2 lengths, one per batch; got \(1,\)"),
+        ({"lengths": [3, 4]}, r"sequence_lens.*expected 0\.\.3; got 4"),
+        ({"lengths": [1, 1], "sequence": (2,)}, "a batch axis, then in scan inputs a sequence"),
+        ({"lengths": [1, 1], "states": ()}, "a batch axis, then in scan inputs a sequence axis"),
+        ({"lengths": [1, 1], "states": (3, 4)}, r"one batch size above 0; got \[2, 3\]"),
+    ],
+)
+def test_scan_8_says_which_input_does_not_fit(provide, shapes, words):
+    provide()
+    with pytest.raises(RunError, match=words):
+        scan_8(**shapes)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "error", "words"),
+    [
+        ({"scan_input_axes": [0, 1]}, InvalidModelError, "scan_input_axes.*expected 1 entries"),
+        ({"scan_output_axes": [0, 0]}, InvalidModelError, "scan_output_axes.*expected 1 entries"),
+        ({"scan_input_directions": [0, 1]}, InvalidModelError, "directions.*expected 1 entries"),
+        ({"scan_output_axes": [5]}, RunError, "axis of a scan output.*5"),
+        ({"scan_input_axes": [5]}, RunError, "scan axis.*5"),
+    ],
+)
+def test_axes_of_scan_that_do_not_fit(provide, attributes, error, words):
+    vi = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Neg", ["e"], ["o"])],
+        "body",
+        [vi("e", TensorProto.FLOAT, None)],
+        [vi("o", TensorProto.FLOAT, None)],
+    )
+    scan = helper.make_node("Scan", ["x"], ["y"], body=body, num_scan_inputs=1, **attributes)
+    graph = helper.make_graph(
+        [scan], "g", [vi("x", TensorProto.FLOAT, [3, 4])], [vi("y", TensorProto.FLOAT, None)]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    provide()
+    with pytest.raises(error, match=words):
+        run(model, {"x": np.ones((3, 4), np.float32)})

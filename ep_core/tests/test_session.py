@@ -460,3 +460,30 @@ def test_without_an_automatic_provider_the_message_names_the_others(provide, mon
     provide("only", auto=False)
     with pytest.raises(ProviderNotFoundError, match=r"Name one in `providers`: .*only"):
         InferenceSession(chain())
+
+
+def test_whole_numbers_of_any_kind_and_of_64_bits(provide):
+    provide()
+    options = SessionOptions()
+    options.intra_op_num_threads = np.int64(2)
+    assert type(options.intra_op_num_threads) is int
+    with pytest.raises(OptionError, match="64 bits"):
+        options.intra_op_num_threads = 2**63
+    with pytest.raises(OptionError, match=r"'N'.*64 bits"):
+        options.add_free_dimension_override_by_name("N", 2**70)
+
+
+@pytest.mark.parametrize("key", [5, ["session.disable_cpu_ep_fallback"], None])
+def test_the_key_of_a_config_entry_is_text(key):
+    options = SessionOptions()
+    with pytest.raises(OptionError, match="key of a session config entry; expected a str"):
+        options.add_session_config_entry(key, "1")
+    with pytest.raises(OptionError, match="key of a session config entry; expected a str"):
+        options.get_session_config_entry(key)
+
+
+@pytest.mark.parametrize("given", [3, "{}", {"a": 1}])
+def test_provider_options_are_a_list(provide, given):
+    provide()
+    with pytest.raises(OptionError, match="provider_options; expected a list"):
+        InferenceSession(chain(), providers=["cpu"], provider_options=given)

@@ -159,6 +159,17 @@ def test_too_few_outputs(host_provider, graph_of, whole):
         run(part, ONES)
 
 
+def test_outputs_left_out_at_the_end_need_not_be_returned(host_provider, graph_of, whole):
+    """`a, "" = Split(x)`: the model spells out what it doesn't want."""
+    table = KernelTable({"": 21})
+    table.kernel("Split")(lambda node: lambda x: x[:2] + 0)
+    graph = graph_of("(float[4] x) => (float[1] c) { a, b = Split(x) c, d = Split(a) }")
+    first, second = graph.nodes
+    nodes = (first.replace(outputs=("a", "")), second.replace(outputs=("c", "")))
+    part = host_provider(table).compile(whole(graph.replace(nodes=nodes)))
+    np.testing.assert_array_equal(twice(part, np.float32([1, 2, 3, 4]))[0], [1, 2])
+
+
 # ---------------------------------------------------------------- who shares memory with whom
 
 
@@ -489,3 +500,16 @@ def test_captured_subgraph_boundaries(host_provider, graph_of):
     b, c = run(part, ONES)
     np.testing.assert_array_equal(b, -ONES)
     np.testing.assert_array_equal(c, 0 * ONES)
+
+
+def test_thousands_of_outputs_in_the_same_memory_are_quick(partition_of):
+    """2,500 views of 5 values leave at once; all have to be memory of their own."""
+    views = [f"y{i} = Identity(a{i % 5})" for i in range(2500)]
+    bases = [f"a{i} = Neg(x)" for i in range(5)]
+    outputs = ", ".join(f"float[4] y{i}" for i in range(2500))
+    text = f"(float[4] x) => ({outputs}) {{ {' '.join(bases + views)} }}"
+    start = time.process_time()
+    part = partition_of(text)
+    assert time.process_time() - start < 4
+    found = twice(part, ONES)
+    assert len({value.__array_interface__["data"][0] for value in found}) == 2500

@@ -20,9 +20,11 @@ LIFETIMES = st.lists(
 
 
 @settings(max_examples=200, deadline=None)
-@given(LIFETIMES, st.sampled_from([1, 64, 256]))
-def test_values_that_live_together_never_overlap(lifetimes, alignment):
-    plan = plan_memory(lifetimes, alignment)
+@given(LIFETIMES, st.sampled_from([1, 64, 256]), st.sampled_from([0, 20_000]))
+def test_values_that_live_together_never_overlap(lifetimes, alignment, most_values):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ep_sdk.memory_plan._MOST_VALUES", most_values)
+        plan = plan_memory(lifetimes, alignment)
     for i, (a, a_offset) in enumerate(zip(lifetimes, plan.offsets, strict=True)):
         assert a_offset % alignment == 0
         assert a_offset + a.nbytes <= plan.planned_bytes
@@ -61,9 +63,11 @@ def test_nothing_to_plan():
     assert (plan.offsets, plan.planned_bytes, plan.live_bytes) == ((), 0, 0)
 
 
-@pytest.mark.parametrize("count", [2000])
-def test_large_plans_are_quick(count):
-    lifetimes = [Lifetime(64 + i % 977, i, i + 1 + i % 7) for i in range(count)]
+@pytest.mark.parametrize("count", [2000, 20_000])
+@pytest.mark.parametrize("all_live_to_the_end", [False, True])
+def test_large_plans_are_quick(count, all_live_to_the_end):
+    ends = [count if all_live_to_the_end else i + 1 + i % 7 for i in range(count)]
+    lifetimes = [Lifetime(64 + i % 977, i, end) for i, end in enumerate(ends)]
     start = time.process_time()
     plan = plan_memory(lifetimes)
     assert time.process_time() - start < 2

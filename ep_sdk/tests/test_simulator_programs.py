@@ -7,8 +7,10 @@ import gc
 import threading
 
 import numpy as np
+import onnx
 import pytest
 
+from ep_core import InferenceSession
 from ep_core.errors import (
     AllocationError,
     CompileError,
@@ -18,12 +20,18 @@ from ep_core.errors import (
     RunError,
 )
 from ep_core.types import DataType
+from ep_sdk import KernelTable
+from ep_sdk.simulator.memory import MemoryPool
+from ep_sdk.simulator.provider import SimulatorProvider
+from ep_sdk.simulator.stream import SimulatorEvent, SimulatorStream
+from ep_sdk.simulator.transfer import SimulatorTransfer
 
 ONES = np.ones(4, np.float32)
 CHAIN = (
     "(float[4] x) => (float[4] d) { a = Add(x, c) b = Mul(a, a) v = Identity(b)"
     " r = Reshape(v, shape) s = Reshape(r, back) d = Add(s, x) }"
 )
+NEG = '<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y) { y = Neg(x) }'
 CONSTANTS = {"c": ONES, "shape": np.array([2, 2]), "back": np.array([4])}
 
 
@@ -351,3 +359,65 @@ def test_every_fault_at_every_place_is_an_ep_error_and_leaks_nothing(bench, opti
             pass
         else:
             assert number >= 4
+
+
+def test_outputs_that_nobody_asked_for_are_released(simulator, graph_of, whole, to_device, to_host):
+    """The kernel returns two buffers; the model wants the first."""
+    table = KernelTable({"": 21})
+
+    @table.kernel("Split")
+    def make(node):
+        def kernel(stream, x):
+            allocator = node.provider.allocator
+            halves = [allocator.allocate((4,), x.dtype, stream) for _ in range(2)]
+            for half in halves:
+                node.provider.data_transfer.copy(x, half, stream)
+            return tuple(halves)
+
+        return kernel
+
+    plain = simulator()
+    cls = type("Splitting", (SimulatorProvider,), {"table": table})
+    device = cls(plain.info, plain.device, plain.options)
+    graph = graph_of("(float[4] x) => (float[4] a) { a, b = Split(x) }")
+    graph = graph.replace(nodes=(graph.nodes[0].replace(outputs=("a", "")),))
+    bench = Bench(device, device.compile(whole(graph)), to_device, to_host)
+    np.testing.assert_array_equal(bench.run(ONES)[0], ONES)
+    device.close()
+    assert bench.in_use == 0
+
+
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [
+        (SimulatorStream, "record"),
+        (SimulatorEvent, "synchronize"),
+        (MemoryPool, "allocate"),
+        (SimulatorTransfer, "copy"),
+        (SimulatorProvider, "create_stream"),
+    ],
+)
+@pytest.mark.parametrize(("raised", "error"), [(OSError, RunError), (MemoryError, AllocationError)])
+def test_any_exception_of_any_part_becomes_our_error(monkeypatch, cls, name, raised, error):
+    def broken(*arguments, **options):
+        raise raised("odd")
+
+    model = onnx.parser.parse_model(NEG)
+    with InferenceSession(model, providers=["simulator"]) as session:
+        with monkeypatch.context() as patch:
+            patch.setattr(cls, name, broken)
+            with pytest.raises(error, match="odd"):
+                session.run(None, {"x": ONES})
+        np.testing.assert_array_equal(session.run(None, {"x": ONES})[0], -ONES)
+        allocator = session._candidates[0].provider.allocator
+    assert allocator.stats().in_use_bytes == 0
+
+
+def test_can_copy_that_raises_is_a_broken_contract(monkeypatch):
+    def broken(*arguments):
+        raise OSError("odd")
+
+    monkeypatch.setattr(SimulatorTransfer, "can_copy", broken)
+    model = onnx.parser.parse_model(NEG)
+    with pytest.raises(ContractError, match="can_copy of provider 'simulator' raised OSError: odd"):
+        InferenceSession(model, providers=["simulator"])

@@ -72,6 +72,14 @@ def test_a_whole_model(session):
     np.testing.assert_allclose(d, expected(X), rtol=1e-6)
 
 
+def test_two_devices_are_told_apart(session):
+    one = session(CHAIN, {"skip": "Neg"}, {"kernel_latency_us": 1})
+    assert one.get_providers() == ["simulator:0", "simulator:1"]
+    options = one.get_provider_options()
+    assert options["simulator:0"]["kernel_latency_us"] == "0"
+    assert options["simulator:1"]["kernel_latency_us"] == "1"
+
+
 def test_two_devices_hand_values_to_each_other(session):
     one = session(CHAIN, {"skip": "Mul", "kernel_latency_us": 2000}, {})
     providers = {part.provider for part in one.get_placement().partitions}
@@ -115,7 +123,9 @@ def test_a_node_that_nobody_compiles(session):
 
 def test_a_refused_claim_goes_to_the_other_device(session):
     one = session(CHAIN, {"fail_compile": "Mul"}, {})
-    assert {part.provider for part in one.get_placement().partitions} == {"simulator:1"}
+    placed = one.get_placement().nodes[""]
+    assert {p.provider for p in placed if p.op_type == "Mul"} == {"simulator:1"}
+    assert {p.provider for p in placed if p.op_type != "Mul"} == {"simulator:0"}
     assert any("compiling Mul failed as told" in why for why in one.get_placement().refused_claims)
     np.testing.assert_allclose(one.run(None, {"x": X})[0], expected(X), rtol=1e-6)
 

@@ -76,6 +76,9 @@ def _wishes(
         )
     if provider_options is None:
         provider_options = [{}] * len(providers)
+    if isinstance(provider_options, str) or not isinstance(provider_options, Sequence):
+        kind = type(provider_options).__name__
+        raise OptionError("provider_options", expected="a list with a dict per provider", got=kind)
     if len(provider_options) != len(providers):
         raise OptionError(
             "provider_options",

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from ep_core.contracts import CompiledPartition, Stream, Value
 from ep_core.control_flow import Body
-from ep_core.errors import CompileError, ContractError
+from ep_core.errors import CompileError, ContractError, DeviceLostError
 from ep_core.graph import Graph, Node, Subgraph, ValueInfo
 from ep_core.partition import Candidate, NodePlacement, PartitionSpec, partition
 from ep_core.plan import Plan, Scratch
@@ -24,6 +24,10 @@ from ep_core.report import CopyReport, PartitionReport, PlacementReport, copies_
 __all__ = ["Compiler"]
 
 _MAX_ATTEMPTS = 20
+_MAX_SEARCHES = 4
+"""Claims of one provider, per session, whose failure is looked into. A search compiles a claim of n
+nodes about log2(n) more times, and compilers can be slow."""
+
 _Key = tuple[str, tuple[int, ...]]
 _Compiled = dict[_Key, tuple[Subgraph, CompiledPartition]]
 
@@ -39,6 +43,7 @@ class Compiler:
     _parts: list[PartitionReport] = field(default_factory=list)
     _copies: list[CopyReport] = field(default_factory=list)
     _refused: list[str] = field(default_factory=list)
+    _culprits: dict[str, set[str]] = field(default_factory=dict)  # operators by provider
 
     def compile(self, graph: Graph, scope: str = "") -> Plan:
         """Return the plan of a self-contained graph.
@@ -100,7 +105,7 @@ class Compiler:
         compiled: _Compiled,
         refusals: dict[tuple[str, str], str],
     ) -> bool:
-        """Compile one claim unless an earlier attempt did; a failure becomes a refusal."""
+        """Compile one claim unless an earlier attempt did; a failure becomes refusals."""
         candidate = spec.candidate
         assert candidate is not None
         key = (candidate.name, spec.indices)
@@ -108,20 +113,33 @@ class Compiler:
             return True
         name = f"{candidate.name}_{len(self._parts) + len(compiled)}"
         try:
-            subgraph = _own_passes(Subgraph.cut(graph, spec.indices, name), candidate)
-            part = candidate.provider.compile(subgraph)
-            _check_compiled(part, subgraph)
-            if not candidate.provider.features.concurrent_runs:
-                part = _TakingTurns(part)
-        except Exception as error:  # noqa: BLE001 - costs this claim only
-            nodes = [graph.nodes[index] for index in spec.indices]
+            subgraph, part = _compiled(graph, spec.indices, candidate, name)
+        except Exception as error:  # noqa: BLE001 - costs this claim only, or a part of it
             reason = f"compile failed: {type(error).__name__}: {error}"
-            refusals.update({(candidate.name, node.name): reason for node in nodes})
-            self._refused.append(f"{candidate.name} refused {len(nodes)} node(s); {reason}")
+            lost = self._blamed(graph, spec.indices, candidate, error)
+            refusals.update({(candidate.name, node.name): reason for node in lost})
+            kinds = ", ".join(sorted({node.key for node in lost}))
+            count = f"{len(lost)} of {len(spec.indices)} node(s) [{kinds}]"
+            self._refused.append(f"{candidate.name} refused {count}; {reason}")
             return False
         self._partitions.append(part)
         compiled[key] = (subgraph, part)
         return True
+
+    def _blamed(
+        self, graph: Graph, indices: tuple[int, ...], candidate: Candidate, error: Exception
+    ) -> list[Node]:
+        """The nodes that a failed claim loses: those of the operators that are to blame, or all.
+
+        One operator that a compiler doesn't like shouldn't cost it a whole model.
+        """
+        nodes = [graph.nodes[index] for index in indices]
+        culprits = self._culprits.setdefault(candidate.name, set())
+        if not any(node.key in culprits for node in nodes):
+            if len(culprits) == _MAX_SEARCHES or isinstance(error, DeviceLostError):
+                return nodes
+            culprits.add(graph.nodes[_first_failing(graph, indices, candidate)].key)
+        return [node for node in nodes if node.key in culprits]
 
     def _keep(
         self,
@@ -162,7 +180,7 @@ class Compiler:
         for name, body in node.bodies.items():
             inner = f"{scope}/{node.name}/{name}" if scope else f"{node.name}/{name}"
             closed, captures = close_over(body, graph)
-            types = tuple(closed.type_of(value) for value in closed.output_names)
+            types = tuple(info.type or closed.type_of(info.name) for info in body.outputs)
             bodies[name] = Body(self.compile(closed, inner), captures, types)
         return bodies
 
@@ -182,6 +200,40 @@ def close_over(body: Graph, outer: Graph) -> tuple[Graph, tuple[str, ...]]:
         values={**{info.name: info for info in infos}, **body.values},
     )
     return closed, captures
+
+
+def _compiled(
+    graph: Graph, indices: tuple[int, ...], candidate: Candidate, name: str
+) -> tuple[Subgraph, CompiledPartition]:
+    """Cut a claim out, let the provider compile it, and check what it made."""
+    subgraph = _own_passes(Subgraph.cut(graph, indices, name), candidate)
+    part = candidate.provider.compile(subgraph)
+    try:
+        _check_compiled(part, subgraph)
+    except BaseException:
+        with contextlib.suppress(Exception):
+            part.close()
+        raise
+    return subgraph, part if candidate.provider.features.concurrent_runs else _TakingTurns(part)
+
+
+def _first_failing(graph: Graph, indices: tuple[int, ...], candidate: Candidate) -> int:
+    """The node up to which a claim doesn't compile, though it does up to the one before it.
+
+    A claim's nodes up to any one of them are convex like the claim itself.
+    """
+    works, fails = 0, len(indices)
+    while fails - works > 1:
+        middle = (works + fails) // 2
+        try:
+            _, part = _compiled(graph, indices[:middle], candidate, f"{candidate.name}_search")
+        except Exception:  # noqa: BLE001 - that it fails is the answer
+            fails = middle
+        else:
+            works = middle
+            with contextlib.suppress(Exception):
+                part.close()
+    return indices[fails - 1]
 
 
 def _check_compiled(part: CompiledPartition, subgraph: Subgraph) -> None:

@@ -340,8 +340,9 @@ class ExecutionProvider(Protocol):
         ...
 
     def compile(self, subgraph: Subgraph) -> CompiledPartition:
-        """Required. Compile nodes that `get_capability` said yes to. Any exception costs this
-        claim only: the core remembers the refusal and partitions again."""
+        """Required. Compile nodes that `get_capability` said yes to. After an exception the core
+        compiles parts of the claim, to find the operator that is to blame; those nodes of the
+        claim, or all of it if there is no time to look, go to others."""
         ...
 
     def close(self) -> None:

@@ -107,8 +107,13 @@ class _If:
     else_branch: _BoundBody
     outputs: tuple[int | None, ...]
 
+    @property
+    def label(self) -> str:
+        """What it does, for messages."""
+        return f"If {self.name!r}"
+
     def execute(self, values: list[Any], state: RunState) -> None:
-        chosen = _flag(values[self.condition], f"If {self.name!r}")
+        chosen = _flag(values[self.condition], self.label)
         body = self.then_branch if chosen else self.else_branch
         _store(values, self.outputs, isolate(body.plan, body.run((), values, state)))
 
@@ -123,17 +128,22 @@ class _Loop:
     outputs: tuple[int | None, ...]
     scan_types: tuple[TensorType | None, ...]
 
+    @property
+    def label(self) -> str:
+        """What it does, for messages."""
+        return f"Loop {self.name!r}"
+
     def execute(self, values: list[Any], state: RunState) -> None:
         trips, condition, *states = [None if s is None else values[s] for s in self.inputs]
         limit = None if trips is None else self._trip_count(trips)
-        going = condition is None or _flag(condition, f"Loop {self.name!r}")
+        going = condition is None or _flag(condition, self.label)
         scans: list[list[HostArray]] = [[] for _ in self.scan_types]
         done = 0
         while going and (limit is None or done < limit):
             state.check()
             counter = np.array(done, np.int64)
             results = self.body.run([counter, np.array(True), *states], values, state)
-            going = _flag(results[0], f"Loop {self.name!r}")
+            going = _flag(results[0], self.label)
             states = results[1 : 1 + len(states)]
             for kept, item in zip(scans, results[1 + len(states) :], strict=True):
                 kept.append(item)
@@ -141,14 +151,14 @@ class _Loop:
         # A carried value may still be the initial one, a captured one or a constant.
         carried = [copy_value(value) for value in states]
         stacked = [
-            _stack(items, 0, kind, f"Loop {self.name!r}")
+            _stack(items, 0, kind, self.label)
             for items, kind in zip(scans, self.scan_types, strict=True)
         ]
         _store(values, self.outputs, [*carried, *stacked])
 
     def _trip_count(self, trips: HostArray) -> int:
         if trips.size != 1:
-            where = f"trip count of Loop {self.name!r}"
+            where = f"trip count of {self.label}"
             raise RunError(where, expected="one int64", got=f"shape {trips.shape}")
         return int(trips.reshape(())[()])
 
@@ -158,6 +168,8 @@ def _stack(items: list[HostArray], axis: int, kind: TensorType | None, where: st
     if items:
         try:
             return np.stack(items, axis=axis)
+        except np.exceptions.AxisError as error:
+            raise RunError(f"axis of a scan output of {where}", got=error) from error
         except ValueError as error:
             shapes = sorted({item.shape for item in items})
             raise RunError(
@@ -168,26 +180,29 @@ def _stack(items: list[HostArray], axis: int, kind: TensorType | None, where: st
             f"scan output of {where} is empty and its type is unknown",
             fix="Declare the type of the body's output in the model.",
         )
-    shape = [dim if isinstance(dim, int) else 0 for dim in kind.shape or ()]
-    return np.empty(shape, kind.dtype.numpy)
+    return np.empty(kind.static_shape or (0,), kind.dtype.numpy)
 
 
 def _scan_types(
     outer: Sequence[ValueType | None], inner: Sequence[ValueType | None], axes: Sequence[int]
 ) -> tuple[TensorType | None, ...]:
-    """Types of empty scan outputs: the outer type where its rank is known, else the body's."""
+    """Types of empty scan outputs: of length 0 along `axes`, the other lengths as far as known."""
     found: list[TensorType | None] = []
     for position, own in enumerate(inner):
-        declared = outer[position] if position < len(outer) else None
-        kind = declared if isinstance(declared, TensorType) and declared.shape else None
-        if kind is None and isinstance(own, TensorType) and own.shape is not None:
+        kinds = [outer[position] if position < len(outer) else None]
+        if isinstance(own, TensorType) and own.shape is not None:
             axis = axes[position] % (len(own.shape) + 1)
-            kind = TensorType(own.dtype, (*own.shape[:axis], 0, *own.shape[axis:]))
-        if kind is not None and kind.shape is not None:
-            shape = list(kind.shape)
-            shape[axes[position] % len(shape)] = 0
-            kind = TensorType(kind.dtype, tuple(shape))
-        found.append(kind)
+            kinds.append(TensorType(own.dtype, (*own.shape[:axis], 0, *own.shape[axis:])))
+        known = [kind for kind in kinds if isinstance(kind, TensorType) and kind.shape]
+        if not known:
+            found.append(None)
+            continue
+        shapes = [kind.shape or () for kind in known]
+        rank = len(shapes[0])
+        lengths = zip(*(shape for shape in shapes if len(shape) == rank), strict=True)
+        shape = [next((n for n in dims if isinstance(n, int)), 0) for dims in lengths]
+        shape[axes[position] % rank] = 0
+        found.append(TensorType(known[0].dtype, tuple(shape)))
     return tuple(found)
 
 
@@ -210,7 +225,19 @@ def _scan_step(
             f"and {len(own)} body outputs"
         )
     attributes = node.attributes
-    in_reverse = attributes.get("directions" if batched else "scan_input_directions", ())
+    directions = "directions" if batched else "scan_input_directions"
+    for name, count in (
+        ("scan_input_axes", scanned),
+        (directions, scanned),
+        ("scan_output_axes", results),
+        ("scan_output_directions", results),
+    ):
+        given = attributes.get(name, ())
+        if len(given) not in (0, count):
+            raise InvalidModelError(
+                f"{name} of Scan {node.name!r}", expected=f"{count} entries", got=tuple(given)
+            )
+    in_reverse = attributes.get(directions, ())
     out_axes = tuple(attributes.get("scan_output_axes", ())) or (0,) * results
     layout = _ScanLayout(
         states=states,
@@ -284,10 +311,14 @@ class _Scan:
     layout: _ScanLayout
     outputs: tuple[int | None, ...]
 
+    @property
+    def label(self) -> str:
+        """What it does, for messages."""
+        return f"Scan {self.name!r}"
+
     def execute(self, values: list[Any], state: RunState) -> None:
         given = [values[slot] for slot in self.inputs if slot is not None]
-        where = f"Scan {self.name!r}"
-        results = _scan(self.body, self.layout, given, where, values, state)
+        results = _scan(self.body, self.layout, given, self.label, values, state)
         _store(values, self.outputs, results)
 
 
@@ -302,15 +333,27 @@ class _BatchedScan:
     layout: _ScanLayout
     outputs: tuple[int | None, ...]
 
+    @property
+    def label(self) -> str:
+        """What it does, for messages."""
+        return f"Scan {self.name!r}"
+
     def execute(self, values: list[Any], state: RunState) -> None:
         given = [values[slot] for slot in self.inputs if slot is not None]
-        where = f"Scan {self.name!r}"
+        where = self.label
+        if any(array.ndim < 1 + (i >= self.layout.states) for i, array in enumerate(given)):
+            expected = "a batch axis, then in scan inputs a sequence axis"
+            shapes = [array.shape for array in given]
+            raise RunError(f"inputs of {where}", expected=expected, got=shapes)
         batch = {len(array) for array in given}
         if len(batch) != 1 or 0 in batch:
             told = sorted(batch)
             raise RunError(f"inputs of {where}", expected="one batch size above 0", got=told)
         longest = max((array.shape[1] for array in given[self.layout.states :]), default=0)
         lengths = None if self.lengths is None else values[self.lengths]
+        if lengths is not None and lengths.shape != (len(given[0]),):
+            expected = f"{len(given[0])} lengths, one per batch"
+            raise RunError(f"sequence_lens of {where}", expected=expected, got=lengths.shape)
         rows = []
         for position in range(batch.pop()):
             length = longest if lengths is None else int(lengths[position])

@@ -16,7 +16,7 @@ import numpy as np
 from ep_core.contracts import ExecutionProvider, Stream, Value
 from ep_core.errors import ContractError, RunCancelledError
 from ep_core.memory import copy_value
-from ep_core.plan import Plan, RunState, Scratch
+from ep_core.plan import Plan, RunState, Scratch, Step, reraise
 
 __all__ = ["ContextPool", "RunContext", "Terminable", "execute"]
 
@@ -41,13 +41,14 @@ def execute(plan: Plan, inputs: Sequence[Value], state: RunState) -> list[Value]
     """
     values = list(plan.template)
     values[: len(inputs)] = inputs
+    step: Step | None = None
     try:
         for step in plan.steps:
             state.check()
             step.execute(values, state)
-    except BaseException:
+    except BaseException as error:  # noqa: BLE001 - raised again below
         _abandon(plan, values, state)
-        raise
+        reraise(error, step.label if step is not None else "the run")
     return [values[slot] for slot in plan.outputs]
 
 
@@ -78,8 +79,14 @@ class RunContext:
 
     def __init__(self, providers: Sequence[ExecutionProvider], scratch: Sequence[Scratch]) -> None:
         self.options: Terminable | None = None
-        self.streams = [_stream_of(provider) for provider in providers]
-        self.scratch = _allocate(scratch)
+        self.streams: list[Stream | None] = []
+        try:
+            for provider in providers:
+                self.streams.append(_stream_of(provider))
+            self.scratch = _allocate(scratch)
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            self.close()
+            reraise(error, "preparing a run")
 
     def check(self) -> None:
         """Raise RunCancelledError once `terminate` is set on the run's options."""

@@ -48,7 +48,14 @@ def direct_hop(
             transfer = provider.data_transfer
             if provider.memory != side or side == HOST_MEMORY or transfer is None:
                 continue
-            if transfer.can_copy(source, target):
+            try:
+                possible = transfer.can_copy(source, target)
+            except Exception as error:
+                raise ContractError(
+                    f"can_copy of provider {provider.info.name!r} raised "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+            if possible:
                 return Hop(owner, transfer, source, target)
     if HOST_MEMORY in (source, target):
         raise ContractError(

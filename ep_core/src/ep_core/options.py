@@ -5,6 +5,7 @@ Only settings that do something are here; an unknown one is an error, not a sile
 
 from __future__ import annotations
 
+import numbers
 import os
 from typing import Any
 
@@ -48,9 +49,10 @@ def _level(name: str, value: Any) -> GraphOptimizationLevel:
 
 
 def _count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise OptionError(name, expected="an int from 0 up", got=repr(value))
-    return value
+    number = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not number or not 0 <= value < 2**63:
+        raise OptionError(name, expected="an int from 0 up, of 64 bits", got=repr(value))
+    return int(value)
 
 
 def _severity(name: str, value: Any) -> int:
@@ -89,6 +91,16 @@ def _policy(name: str, value: Any) -> CertificatePolicy | None:
     except ValueError:
         known = ", ".join(repr(item.value) for item in CertificatePolicy)
         raise OptionError(name, expected=f"one of {known}, or None", got=repr(value)) from None
+
+
+def _config_entry(key: Any) -> str:
+    """The setting behind one of ONNX Runtime's string settings."""
+    setting = _CONFIG_ENTRIES.get(_text("the key of a session config entry", key))
+    if setting is None:
+        raise OptionError(
+            f"unknown session config entry {key!r}", fix=did_you_mean(key, _CONFIG_ENTRIES)
+        )
+    return setting
 
 
 _CHECKS = {
@@ -162,23 +174,14 @@ class SessionOptions(_Settings):
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Set one of ONNX Runtime's string settings; "1" is true and "0" false."""
-        setting = _CONFIG_ENTRIES.get(key)
-        if setting is None:
-            raise OptionError(
-                f"unknown session config entry {key!r}", fix=did_you_mean(key, _CONFIG_ENTRIES)
-            )
+        setting = _config_entry(key)
         if value not in ("0", "1"):
             raise OptionError(f"session config entry {key!r}", expected="'0' or '1'", got=value)
         setattr(self, setting, value == "1")
 
     def get_session_config_entry(self, key: str) -> str:
         """Return what `add_session_config_entry` set, or the default."""
-        setting = _CONFIG_ENTRIES.get(key)
-        if setting is None:
-            raise OptionError(
-                f"unknown session config entry {key!r}", fix=did_you_mean(key, _CONFIG_ENTRIES)
-            )
-        return "1" if getattr(self, setting) else "0"
+        return "1" if getattr(self, _config_entry(key)) else "0"
 
 
 class RunOptions(_Settings):

@@ -7,14 +7,14 @@ position of their provider, events live in slots like values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
 from ep_core.contracts import Allocator, CompiledPartition, Stream, Value
-from ep_core.errors import AllocationError, EpError, RunError
+from ep_core.errors import AllocationError, ContractError, EpError, RunError
 from ep_core.memory import Hop, contiguous
 from ep_core.types import DataType
 
@@ -29,6 +29,7 @@ __all__ = [
     "Scratch",
     "Step",
     "StreamWait",
+    "reraise",
 ]
 
 NO_STREAM = -1
@@ -55,9 +56,23 @@ class RunState(Protocol):
 class Step(Protocol):
     """One step of a plan."""
 
+    @property
+    def label(self) -> str:
+        """What it does, for messages."""
+        ...
+
     def execute(self, values: list[Any], state: RunState) -> None:
         """Do it: read and write `values` by slot."""
         ...
+
+
+def reraise(error: BaseException, label: str) -> NoReturn:
+    """Raise an error of the project in place of what a provider or the data gave rise to."""
+    if isinstance(error, EpError) or not isinstance(error, Exception):
+        raise error
+    if isinstance(error, MemoryError):
+        raise AllocationError(f"{label} ran out of memory: {error}") from error
+    raise RunError(f"{label} failed: {type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +97,7 @@ class Run:
         stream: position of the provider whose stream gets the work, NO_STREAM for none.
         scratch: for each output the position of the scratch array to write into, or None where
             the partition makes the value; empty if it makes them all.
+        optional: slots of outputs that may be an empty optional.
     """
 
     partition: CompiledPartition
@@ -90,22 +106,31 @@ class Run:
     outputs: tuple[int, ...]
     stream: int = NO_STREAM
     scratch: tuple[int | None, ...] = ()
+    optional: frozenset[int] = frozenset()
 
     def execute(self, values: list[Any], state: RunState) -> None:
         outputs: list[Value | None] = [None] * len(self.outputs)
         if self.scratch:
             outputs = [None if at is None else state.scratch[at] for at in self.scratch]
         stream = None if self.stream == NO_STREAM else state.streams[self.stream]
-        try:
-            self.partition.run([values[slot] for slot in self.inputs], outputs, stream)
-        except EpError:
-            raise
-        except MemoryError as error:
-            raise AllocationError(f"{self.label} ran out of memory: {error}") from error
-        except Exception as error:
-            raise RunError(f"{self.label} failed: {type(error).__name__}: {error}") from error
+        self.call([values[slot] for slot in self.inputs], outputs, stream)
         for slot, value in zip(self.outputs, outputs, strict=True):
             values[slot] = value
+
+    def call(
+        self, inputs: Sequence[Value], outputs: MutableSequence[Value | None], stream: Stream | None
+    ) -> None:
+        """Run the partition, and check that it gave every output."""
+        self.partition.run(inputs, outputs, stream)
+        if len(outputs) != len(self.outputs):
+            raise ContractError(
+                f"{self.label} changed its list of outputs",
+                expected=f"{len(self.outputs)} entries",
+                got=len(outputs),
+            )
+        for position, value in enumerate(outputs):
+            if value is None and self.outputs[position] not in self.optional:
+                raise ContractError(f"{self.label} gave no value for its output {position}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +152,11 @@ class Copy:
     stream: int
     owned: bool
     nbytes: int | None
+
+    @property
+    def label(self) -> str:
+        """What it does, for messages."""
+        return f"the copy of {self.value!r} from {self.hop.source} to {self.hop.target}"
 
     def execute(self, values: list[Any], state: RunState) -> None:
         source = values[self.source]
@@ -158,6 +188,11 @@ class Record:
     stream: int
     event: int
 
+    @property
+    def label(self) -> str:
+        """What it does, for messages."""
+        return "the event of a stream"
+
     def execute(self, values: list[Any], state: RunState) -> None:
         stream = state.streams[self.stream]
         assert stream is not None
@@ -171,6 +206,11 @@ class StreamWait:
     stream: int
     event: int
 
+    @property
+    def label(self) -> str:
+        """What it does, for messages."""
+        return "the wait for another stream"
+
     def execute(self, values: list[Any], state: RunState) -> None:
         stream = state.streams[self.stream]
         assert stream is not None
@@ -183,6 +223,11 @@ class HostWait:
 
     event: int
 
+    @property
+    def label(self) -> str:
+        """What it does, for messages."""
+        return "the wait for a stream"
+
     def execute(self, values: list[Any], state: RunState) -> None:
         values[self.event].synchronize()
 
@@ -194,6 +239,11 @@ class Release:
     slot: int
     allocator: Allocator | None
     stream: int
+
+    @property
+    def label(self) -> str:
+        """What it does, for messages."""
+        return "the release of memory"
 
     def execute(self, values: list[Any], state: RunState) -> None:
         value = values[self.slot]
@@ -233,12 +283,12 @@ class Plan:
         return own + [p for sub in self.subplans for p in sub.partitions]
 
     @property
-    def whole_model(self) -> CompiledPartition | None:
-        """The one host partition that is the whole plan, if that is all there is."""
+    def whole_model(self) -> Run | None:
+        """The step that runs one host partition, if that is the whole plan."""
         if len(self.steps) != 1 or any(self.copied_outputs):
             return None
         (step,) = self.steps
         if not isinstance(step, Run) or step.stream != NO_STREAM or step.scratch:
             return None
         straight = step.inputs == tuple(range(len(self.inputs))) and step.outputs == self.outputs
-        return step.partition if straight else None
+        return step if straight else None

@@ -30,10 +30,19 @@ from ep_core.plan import (
     Step,
     StreamWait,
 )
-from ep_core.types import HOST_MEMORY, DataType, MemoryInfo, TensorType, ValueType
+from ep_core.types import (
+    HOST_MEMORY,
+    DataType,
+    MapType,
+    MemoryInfo,
+    SequenceType,
+    TensorType,
+    ValueType,
+)
 
 __all__ = ["Planner"]
 
+_NEVER_EMPTY = (TensorType, SequenceType, MapType)
 HOST = NO_STREAM
 """The host as a party that waits and produces, beside the streams 0, 1, ..."""
 
@@ -102,8 +111,14 @@ class Planner:
         ):
             if accepts and memory == HOST_MEMORY and party == HOST:
                 self._slots[slot].writable = static_tensor(self._graph.type_of(name))
+        optional = frozenset(
+            slot
+            for name, slot in zip(subgraph.outputs, outputs, strict=True)
+            if not isinstance(self._graph.type_of(name), _NEVER_EMPTY)
+        )
         label = f"{candidate.name} partition {subgraph.name!r}"
-        self._steps.append(Run(partition, label, tuple(inputs), outputs, party))
+        step = Run(partition, label, tuple(inputs), outputs, party, optional=optional)
+        self._steps.append(step)
 
     def add_control_flow(self, node: Node, bodies: Mapping[str, Body]) -> None:
         """Append a control-flow node whose bodies have plans; all its values are on the host."""

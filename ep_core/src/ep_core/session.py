@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import threading
 import time
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -22,8 +23,6 @@ from ep_core.compiler import Compiler
 from ep_core.contracts import Value
 from ep_core.discovery.registry import registry
 from ep_core.errors import (
-    AllocationError,
-    EpError,
     FeedError,
     OptionError,
     RunError,
@@ -39,6 +38,7 @@ from ep_core.loading.export import save_model
 from ep_core.loading.load import ModelMetadata, load_model
 from ep_core.options import RunOptions, SessionOptions
 from ep_core.passes import optimize
+from ep_core.plan import Run, reraise
 from ep_core.report import PlacementReport
 from ep_core.signature import NodeArg, Signature
 
@@ -86,7 +86,8 @@ class InferenceSession:
         disabled_optimizers: Collection[str] = (),
     ) -> None:
         self._closed = False
-        self._active: deque[None] = deque()
+        self._active: deque[int] = deque()  # the thread of each run under way
+        self._closing = threading.RLock()
         self._options = sess_options if sess_options is not None else SessionOptions()
         if not isinstance(self._options, SessionOptions):
             kind = type(sess_options).__name__
@@ -110,20 +111,20 @@ class InferenceSession:
             self._compiler = Compiler(self._candidates)
             undo.callback(self._compiler.close)
             self._plan = self._compiler.compile(graph)
+            self._report = self._compiler.report()
+            self._describe(model.graph)
+            self._signature = Signature(model.graph)
+            opened = [candidate.provider for candidate in self._candidates]
+            self._contexts = ContextPool(opened, self._compiler.scratch)
+            self._whole = self._plan.whole_model
             undo.pop_all()
-        self._report = self._compiler.report()
-        self._describe(model.graph)
-        self._signature = Signature(model.graph)
-        opened = [candidate.provider for candidate in self._candidates]
-        self._contexts = ContextPool(opened, self._compiler.scratch)
-        self._whole = self._plan.whole_model
         self._log_placement(time.perf_counter() - started)
 
     # ------------------------------------------------------------ running
 
     def run(
         self,
-        output_names: Sequence[str] | None,
+        output_names: Iterable[str] | None,
         input_feed: Mapping[str, Any],
         run_options: RunOptions | None = None,
     ) -> list[Value]:
@@ -144,37 +145,37 @@ class InferenceSession:
             RunCancelledError: `run_options.terminate` was set.
             SessionClosedError: the session was closed.
         """
-        self._active.append(None)
+        chosen = None if output_names is None else self._chosen(output_names)
+        if run_options is not None and not isinstance(run_options, RunOptions):
+            kind = type(run_options).__name__
+            raise OptionError("run_options", expected="a RunOptions", got=kind)
+        thread = threading.get_ident()
         try:
+            # Inside, so that an interrupt can't leave an entry behind that `close` waits for.
+            self._active.append(thread)
             if self._closed:
                 raise SessionClosedError("the session is closed", fix="Create a new one.")
             values = self._signature.bind(input_feed)
-            if run_options is not None and not isinstance(run_options, RunOptions):
-                kind = type(run_options).__name__
-                raise OptionError("run_options", expected="a RunOptions", got=kind)
             if self._whole is not None and run_options is None:
                 outputs: list[Value] = [None] * self._output_count
-                self._run_whole(values, outputs)
+                self._run_whole(self._whole, values, outputs)
             else:
                 outputs = self._contexts.run(self._plan, values, run_options)
         finally:
-            self._active.pop()
-        return self._select(outputs, output_names) if output_names else outputs
+            if thread in self._active:
+                self._active.remove(thread)
+        return [outputs[index] for index in chosen] if chosen else outputs
 
-    def _run_whole(self, values: list[Value], outputs: list[Value]) -> None:
+    def _run_whole(self, whole: Run, values: list[Value], outputs: list[Value]) -> None:
         """The whole model is one partition on the host: one call, nothing around it."""
-        assert self._whole is not None
         try:
-            self._whole.run(values, outputs, None)
-        except EpError:
-            raise
-        except MemoryError as error:
-            raise AllocationError(f"the model ran out of memory: {error}") from error
-        except Exception as error:
-            raise RunError(f"the model failed: {type(error).__name__}: {error}") from error
+            whole.call(values, outputs, None)
+        except Exception as error:  # noqa: BLE001 - raised again, as an error of the project
+            reraise(error, whole.label)
 
-    def _select(self, outputs: list[Value], names: Sequence[str]) -> list[Value]:
-        if isinstance(names, str) or not isinstance(names, Sequence):
+    def _chosen(self, names: Iterable[str]) -> list[int]:
+        """Positions of the outputs with the given names."""
+        if isinstance(names, str | bytes) or not isinstance(names, Iterable):
             raise FeedError("output_names", expected="a list of names, or None", got=repr(names))
         chosen = []
         for name in names:
@@ -182,7 +183,7 @@ class InferenceSession:
             if index is None:
                 fix = did_you_mean(str(name), self._output_index)
                 raise FeedError(f"the model has no output {name!r}", fix=fix)
-            chosen.append(outputs[index])
+            chosen.append(index)
         return chosen
 
     # ------------------------------------------------------------ describing
@@ -204,14 +205,21 @@ class InferenceSession:
         return self._metadata
 
     def get_providers(self) -> list[str]:
-        """The session's providers in order of preference, in ONNX Runtime's spelling."""
-        return [provider_label(c.provider.info) for c in self._candidates]
+        """The session's providers in order of preference, in ONNX Runtime's spelling.
+
+        Where two devices of one provider take part, each goes by its own name, `simulator:1`.
+        """
+        labels = [provider_label(candidate.info) for candidate in self._candidates]
+        return [
+            label if labels.count(label) == 1 else candidate.name
+            for label, candidate in zip(labels, self._candidates, strict=True)
+        ]
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
-        """The options each provider was opened with, as text, by ONNX Runtime's spelling."""
+        """The options each provider was opened with, as text, by name as in `get_providers`."""
         return {
-            provider_label(c.provider.info): {k: str(v) for k, v in c.options.items()}
-            for c in self._candidates
+            label: {name: str(value) for name, value in candidate.options.items()}
+            for label, candidate in zip(self.get_providers(), self._candidates, strict=True)
         }
 
     def get_session_options(self) -> SessionOptions:
@@ -225,15 +233,25 @@ class InferenceSession:
     # ------------------------------------------------------------ closing
 
     def close(self) -> None:
-        """Wait for runs under way, then release everything; twice without harm."""
-        if self._closed:
-            return
-        self._closed = True
-        while self._active:
-            time.sleep(_CLOSE_POLL_SECONDS)
-        self._contexts.close()
-        self._compiler.close()
-        close_candidates(self._candidates)
+        """Wait for runs under way, then release everything; twice without harm.
+
+        Raises:
+            RunError: called inside a run of this session, by a provider or a signal handler.
+        """
+        if threading.get_ident() in tuple(self._active):
+            raise RunError(
+                "close() was called inside a run of the session, whose end it would wait for",
+                fix="Call it after the run, or from another thread.",
+            )
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            while self._active:
+                time.sleep(_CLOSE_POLL_SECONDS)
+            self._contexts.close()
+            self._compiler.close()
+            close_candidates(self._candidates)
 
     def __enter__(self) -> InferenceSession:
         return self

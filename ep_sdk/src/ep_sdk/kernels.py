@@ -101,7 +101,8 @@ class KernelRow:
             (`0`); parameters that aren't named may have any type.
         make: called once per node at compile time.
         writes_out: the kernel takes `out=`.
-        view: the kernel may return an input or a view of one.
+        view: the kernel may return an input or a view of one. Such a kernel switches numpy's
+            float warnings off itself if it also computes.
         predicate: further conditions; returns None for yes, or the reason for a no.
     """
 

@@ -3,7 +3,8 @@
 Knows nothing of graphs or providers. The method is greedy by size with best fit (Pisarchyk and
 Lee 2020, "Efficient Memory Management for Deep Neural Net Inference", section 5.3): the largest
 value first, each into the smallest gap that is free during all of its life. Its time grows with
-the square of the number of values, so that very large graphs are planned step by step instead.
+the number of values times how many live together; where that is too much, values are placed as
+they come to life instead, which takes more memory only if many die early.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ __all__ = ["ALIGNMENT", "Lifetime", "MemoryPlan", "plan_memory"]
 ALIGNMENT = 64
 """Bytes; offsets are multiples of it. One cache line, and the widest vector register."""
 
-_MOST_BY_SIZE = 2000
-"""Values that are planned by size, which takes less than half a second."""
+_MOST_VALUES = 20_000
+_MOST_MEETINGS = 4_000_000
+"""Values, and values times how many of them live together, that are planned by size: a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,9 @@ def plan_memory(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Me
     Both ends of a lifetime count: a step that reads one value while it writes another needs both.
     """
     sizes = [-(-item.nbytes // alignment) * alignment for item in lifetimes]
-    place = _by_size if len(sizes) <= _MOST_BY_SIZE else _by_start
-    offsets = place(lifetimes, sizes)
+    meetings = len(sizes) * _most_alive(lifetimes, [1] * len(sizes))
+    is_small = len(sizes) <= _MOST_VALUES and meetings <= _MOST_MEETINGS
+    offsets = _by_size(lifetimes, sizes) if is_small else _by_start(lifetimes, sizes)
     top = max((offset + size for offset, size in zip(offsets, sizes, strict=True)), default=0)
     return MemoryPlan(tuple(offsets), top, sum(sizes), _most_alive(lifetimes, sizes))
 
@@ -85,7 +88,7 @@ def _by_size(lifetimes: Sequence[Lifetime], sizes: Sequence[int]) -> list[int]:
 
 
 def _by_start(lifetimes: Sequence[Lifetime], sizes: Sequence[int]) -> list[int]:
-    """Place values as they come to life, each into the smallest dead block of up to twice its size.
+    """Place values as they come to life, each into the smallest dead block that is large enough.
 
     Blocks are never split or joined.
     """
@@ -98,7 +101,7 @@ def _by_start(lifetimes: Sequence[Lifetime], sizes: Sequence[int]) -> list[int]:
         while dying and dying[0][0] < lifetimes[index].start:
             bisect.insort(free, heapq.heappop(dying)[1:])
         found = bisect.bisect_left(free, (size, 0))
-        if found < len(free) and free[found][0] <= 2 * size:
+        if found < len(free):
             block, offsets[index] = free.pop(found)
         else:
             block, offsets[index] = size, top

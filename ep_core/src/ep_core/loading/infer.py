@@ -3,8 +3,8 @@
 Every static dimension in `Graph.values` follows from initializers and the main graph's inputs,
 which are checked when they are fed. What the model merely claims about other values (value_info,
 types of outputs and of body inputs) is taken down to element type and rank, because a wrong
-length there would become a wrong buffer size. `Graph.outputs` of the main graph keep the claims,
-for the reader.
+length there would become a wrong buffer size. `Graph.outputs` keep the claims: those of the main
+graph for the reader, those of bodies for what a loop without rounds gives.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def infer_types(graph: Graph, model: onnx.ModelProto) -> Graph:
     """
     _prepare(graph, model)
     inferred = _follow_contents(graph, _run(model, data_prop=False))
-    return _with_types(graph, inferred.graph, ChainMap(), main=True)
+    return _with_types(graph, inferred.graph, ChainMap())
 
 
 def _run(model: onnx.ModelProto, *, data_prop: bool) -> onnx.ModelProto:
@@ -248,9 +248,7 @@ def _surely_small(kind: ValueType | None) -> bool:
 # ---------------------------------------------------------------- the way back
 
 
-def _with_types(
-    graph: Graph, proto: onnx.GraphProto, outer: ChainMap[str, ValueInfo], *, main: bool = False
-) -> Graph:
+def _with_types(graph: Graph, proto: onnx.GraphProto, outer: ChainMap[str, ValueInfo]) -> Graph:
     stated = (*proto.value_info, *proto.output, *proto.input)
     found: dict[str, ValueType | None] = {value.name: _result(value) for value in stated}
     found.update({name: item.type for name, item in graph.initializers.items()})
@@ -261,9 +259,8 @@ def _with_types(
     visible = outer.new_child(values)
     nodes = tuple(_typed_node(node, item, visible) for node, item in _pairs(graph, proto))
     captures = {name: visible[name] for name in graph.captures}
-    outputs = tuple(replace(value, type=visible[value.name].type) for value in graph.outputs)
-    if main:
-        outputs = tuple(map(_merged, graph.outputs, outputs))
+    inferred = (replace(value, type=visible[value.name].type) for value in graph.outputs)
+    outputs = tuple(map(_merged, graph.outputs, inferred))
     return graph.replace(nodes=nodes, values={**captures, **values}, outputs=outputs)
 
 
@@ -302,7 +299,7 @@ def _map_dims(kind: ValueType | None, change: Callable[[Dim], Dim]) -> ValueType
 
 
 def _merged(declared: ValueInfo, inferred: ValueInfo) -> ValueInfo:
-    """A graph output as the caller sees it; inference wins over the model's own words."""
+    """What is said of a graph's output; inference wins over the model's own words."""
     left, right = declared.type, inferred.type
     if left is None or right is None:
         return replace(declared, type=left or right)

@@ -71,6 +71,11 @@ def _frozen(value: Any) -> tuple[str, Hashable]:
         data = tuple(value.reshape(-1).tolist()) if value.dtype == object else value.tobytes()
         return "tensor", (str(value.dtype), value.shape, data)
     if isinstance(value, tuple):
+        kinds = set(map(type, value))
+        if kinds == {float}:
+            return "floats", struct.pack(f"<{len(value)}d", *value)
+        if kinds in ({int}, {str}):
+            return "plain", value
         return "tuple", tuple(_frozen(item) for item in value)
     return type(value).__name__, value
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ep_core.errors import ContractError, EpError, RunError
+from ep_core.errors import ContractError, RunError
 from ep_core.types import DataType
 from ep_sdk.failures import node_error
 from ep_sdk.kernels import Kernel, KernelNode, KernelTable
@@ -94,7 +94,7 @@ def launched(
 
         try:
             stream.submit(work)
-        except EpError:
+        except BaseException:
             if out is None:
                 provider.allocator.release(target)
             raise

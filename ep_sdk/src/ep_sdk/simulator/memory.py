@@ -145,7 +145,9 @@ class MemoryPool:
         self._device = device
         self._capacity = capacity
         self._alignment = alignment
-        self._changed = threading.Condition()
+        # Entering a Condition isn't safe from interrupts, entering its lock is.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._peak = 0
         self._in_use = 0
         self._reserved = 0
@@ -176,7 +178,7 @@ class MemoryPool:
         nbytes = math.prod(shape) * (dtype.bits // 8)
         reserved = -(-nbytes // self._alignment) * self._alignment
         self._device.count_allocation()
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(
                 lambda: self._fits(reserved) or not self._waiting_to_free, _PATIENCE_SECONDS
             )
@@ -211,7 +213,7 @@ class MemoryPool:
         if buffer._is_view:
             raise ContractError("a view of a buffer was released", got=repr(buffer))
         block = buffer._block
-        with self._changed:
+        with self._lock:
             buffer.check()
             block.released = True
             self._releases += 1
@@ -224,7 +226,7 @@ class MemoryPool:
 
     def stats(self) -> AllocatorStats:
         """Counters; memory counts as in use until the stream it was released on gets there."""
-        with self._changed:
+        with self._lock:
             return AllocatorStats(
                 in_use_bytes=self._in_use,
                 peak_bytes=self._peak,
@@ -240,7 +242,7 @@ class MemoryPool:
         intact = block.is_intact()
         block.payload()[...] = POISON
         block.storage = None
-        with self._changed:
+        with self._lock:
             self._waiting_to_free -= 1
             self._in_use -= block.nbytes
             self._reserved -= block.reserved

@@ -37,12 +37,15 @@ class SimulatorEvent:
 
     def __init__(self, stream: SimulatorStream) -> None:
         self._stream = stream
-        self._happened = threading.Event()
+        # Held until it happens: unlike a threading.Event, a lock is safe from interrupts.
+        self._gate = threading.Lock()
+        self._gate.acquire()
+        self._done = False
         self._error: Exception | None = None
 
     def done(self) -> bool:
         """True once all work before it is over, also if it failed."""
-        return self._happened.is_set()
+        return self._done
 
     def synchronize(self) -> None:
         """Block until it has happened; raise the error that work before it met."""
@@ -54,13 +57,14 @@ class SimulatorEvent:
 
     def wait_quietly(self) -> Exception | None:
         """Block until it has happened; return the error instead of raising it."""
-        self._happened.wait()
-        return self._error
+        with self._gate:
+            return self._error
 
     def happen(self, error: Exception | None) -> None:
         """Called by the worker when it gets here."""
         self._error = error
-        self._happened.set()
+        self._done = True
+        self._gate.release()
 
 
 class SimulatorStream:
@@ -86,7 +90,12 @@ class SimulatorStream:
         self._thread = threading.Thread(
             target=self._serve, name=f"{device.memory.device} stream", daemon=True
         )
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:
+            # An interrupt while it starts: nobody will know the stream, so nobody would close it.
+            self._queue.put(None)
+            raise
 
     def submit(self, action: Callable[[], None]) -> None:
         """Append work; it is skipped if work before it fails.
