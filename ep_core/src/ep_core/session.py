@@ -93,15 +93,16 @@ class InferenceSession:
             kind = type(sess_options).__name__
             raise OptionError("sess_options", expected="a SessionOptions", got=kind)
         started = time.perf_counter()
-        model = load_model(
-            path_or_bytes,
-            limits=self._options.load_limits,
-            free_dimensions=self._options.free_dimensions,
-        )
-        self._metadata = model.metadata
         with contextlib.ExitStack() as undo:
+            # First the providers: they bring the schemas that loading checks and infers with.
             self._candidates = open_candidates(providers, provider_options, self._options)
             undo.callback(close_candidates, self._candidates)
+            model = load_model(
+                path_or_bytes,
+                limits=self._options.load_limits,
+                free_dimensions=self._options.free_dimensions,
+            )
+            self._metadata = model.metadata
             graph = self._optimized(model.graph, disabled_optimizers)
             expanded = expand_functions(graph, self._candidates)
             if expanded is not graph:

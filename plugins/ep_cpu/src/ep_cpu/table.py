@@ -10,4 +10,4 @@ from ep_sdk.kernels import KernelTable
 
 __all__ = ["TABLE"]
 
-TABLE = KernelTable({"": 28, "ai.onnx.ml": 5, "com.microsoft": 1})
+TABLE = KernelTable({"": 28, "ai.onnx.ml": 5, "ai.onnx.preview.training": 1, "com.microsoft": 1})

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ep_core.types import DataType
 from ep_cpu.kernels.compound import Formula, apply_formula, compound_kernel, erf, sigmoid, softplus
 from ep_cpu.kernels.support import FLOATS, Array, as_array, text, widen
 from ep_cpu.table import TABLE
@@ -250,13 +249,5 @@ def _swiglu(node: KernelNode) -> Kernel:
     def run(gate: Array, value: Array) -> Array:
         gated = apply_formula(formula, widen(gate))
         return np.multiply(gated, widen(value)).astype(gate.dtype, copy=False)
-
-    return run
-
-
-@TABLE.kernel("BiasGelu", domain="com.microsoft", types={0: FLOATS - {DataType.BFLOAT16}})
-def _bias_gelu(node: KernelNode) -> Kernel:
-    def run(x: Array, bias: Array) -> Array:
-        return apply_formula(gelu_exact, np.asarray(x + bias))
 
     return run

@@ -203,7 +203,7 @@ def _attend(
     if options.score_mode == 3:
         shown = weights
     y = np.matmul(widen(weights), repeat_heads(wide_v, heads))
-    return y.astype(value.dtype, copy=False), shown.astype(dtype, copy=False)
+    return y.astype(dtype, copy=False), shown.astype(dtype, copy=False)
 
 
 # ---------------------------------------------------------------- rotary embedding

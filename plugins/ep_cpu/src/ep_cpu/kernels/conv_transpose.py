@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from ep_core.errors import RunError
+from ep_core.types import DataType
 from ep_cpu.kernels.compound import apply_formula, sigmoid
 from ep_cpu.kernels.support import Array, from_constant, int_list, text, widen
 from ep_cpu.table import TABLE
 from ep_sdk.kernels import Kernel, KernelNode
+
+_ADDABLE = frozenset(DataType) - {DataType.STRING}
 
 
 def add_windows(
@@ -160,7 +163,7 @@ def _conv_transpose(node: KernelNode) -> Kernel:
     return run
 
 
-@TABLE.kernel("Col2Im", since=18)
+@TABLE.kernel("Col2Im", since=18, types={"T": _ADDABLE})
 def _col2im(node: KernelNode) -> Kernel:
     def run(x: Array, image_shape: Array, block_shape: Array) -> Array:
         image = tuple(int_list(image_shape))

@@ -163,13 +163,3 @@ def _one_hot(node: KernelNode) -> Kernel:
         return result
 
     return run
-
-
-@TABLE.kernel("ArrayFeatureExtractor", domain="ai.onnx.ml")
-def _array_feature_extractor(node: KernelNode) -> Kernel:
-    def run(x: Array, indices: Array) -> Array:
-        places = check_indices(indices.reshape(-1), x.shape[-1])
-        picked = np.take(x, places, axis=-1)
-        return picked.reshape(1, -1) if x.ndim == 1 else picked
-
-    return run

@@ -204,7 +204,9 @@ def _dropout(node: KernelNode) -> Kernel:
         if not 0 < rate < 1:
             raise RunError("ratio of Dropout out of range", expected="0 <= ratio < 1", got=rate)
         mask = _generator(node).random_sample(x.shape) >= rate
-        result = np.asarray(widen(x) * mask / (1 - rate)).astype(x.dtype)
+        # A view kernel sees to warnings itself: an infinity that is dropped is NaN.
+        with np.errstate(all="ignore"):
+            result = np.asarray(widen(x) * mask / (1 - rate)).astype(x.dtype)
         return (result, mask) if with_mask else result
 
     return run

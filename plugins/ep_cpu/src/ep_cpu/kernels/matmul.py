@@ -1,4 +1,4 @@
-"""Products of matrices: MatMul, Gemm, Einsum, Det, and the fused forms of com.microsoft."""
+"""Products of matrices: MatMul, Gemm, Einsum, Det."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from typing import Any
 import numpy as np
 
 from ep_core.errors import RunError
-from ep_core.types import DataType
 from ep_cpu.kernels.support import Array, as_array, compute_dtype, text, widen
 from ep_cpu.table import TABLE
 from ep_sdk.kernels import Kernel, KernelNode
-
-_LEGACY_FLOATS = {DataType.FLOAT, DataType.DOUBLE, DataType.FLOAT16}
 
 
 def matmul(a: Array, b: Array, out: Array | None = None) -> Array:
@@ -102,31 +99,6 @@ def _gemm(node: KernelNode) -> Kernel:
             return result.astype(a.dtype)
         out[...] = result.astype(a.dtype)
         return out
-
-    return run
-
-
-def _no_batch_transpose(node: KernelNode) -> str | None:
-    if node.attr("transBatchA", 0) or node.attr("transBatchB", 0):
-        return "transBatchA and transBatchB aren't implemented"
-    return None
-
-
-@TABLE.kernel(
-    "FusedMatMul",
-    domain="com.microsoft",
-    types={0: _LEGACY_FLOATS},
-    predicate=_no_batch_transpose,
-)
-def _fused_matmul(node: KernelNode) -> Kernel:
-    alpha = float(node.attr("alpha", 1.0))
-    transpose_a = bool(node.attr("transA", 0))
-    transpose_b = bool(node.attr("transB", 0))
-
-    def run(a: Array, b: Array) -> Array:
-        left = a.swapaxes(-1, -2) if transpose_a and a.ndim > 1 else a
-        right = b.swapaxes(-1, -2) if transpose_b and b.ndim > 1 else b
-        return _scaled(matmul(left, right), alpha)
 
     return run
 

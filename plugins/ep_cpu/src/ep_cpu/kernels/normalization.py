@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ep_core.errors import RunError
-from ep_core.types import DataType
 from ep_cpu.kernels.support import Array, attribute_dtype, check_axis, compute_dtype, widen
 from ep_cpu.table import TABLE
 from ep_sdk.kernels import Kernel, KernelNode
@@ -263,34 +262,5 @@ def _lrn(node: KernelNode) -> Kernel:
                 total[:, target] += square[:, source]
         scale = np.power(bias + alpha / size * total, beta).astype(wide.dtype)
         return np.asarray(wide / scale).astype(x.dtype, copy=False)
-
-    return run
-
-
-def _skip_types(inputs: int) -> dict[str | int, set[DataType]]:
-    return {index: {DataType.FLOAT, DataType.FLOAT16} for index in range(inputs)}
-
-
-@TABLE.kernel("SkipLayerNormalization", domain="com.microsoft", types=_skip_types(3))
-def _skip_layer_normalization(node: KernelNode) -> Kernel:
-    epsilon = float(node.attr("epsilon", 1e-12))
-    outputs = len(node.node.outputs)
-
-    def run(
-        x: Array,
-        skip: Array,
-        gamma: Array,
-        beta: Array | None = None,
-        bias: Array | None = None,
-    ) -> Any:
-        total = widen(x) + widen(skip)
-        if bias is not None:
-            total = total + widen(bias)
-        result, mean, inverse = standardize(total, (total.ndim - 1,), epsilon)
-        result *= widen(gamma)
-        if beta is not None:
-            result += widen(beta)
-        y = result.astype(x.dtype, copy=False)
-        return (y, mean, inverse, total.astype(x.dtype))[:outputs] if outputs > 1 else y
 
     return run

@@ -1,4 +1,4 @@
-"""Arithmetic on quantised integers: MatMulInteger, ConvInteger, QLinear*, and dynamic forms.
+"""Arithmetic on quantised integers: MatMulInteger, ConvInteger, QLinearMatMul, QLinearConv.
 
 Products of 8-bit integers go through floating-point BLAS, in a type that holds every sum exactly.
 """
@@ -6,6 +6,7 @@ Products of 8-bit integers go through floating-point BLAS, in a type that holds 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from ep_core.errors import RunError
 from ep_core.types import DataType
 from ep_cpu.kernels.conv import Convolution
 from ep_cpu.kernels.matmul import matmul
-from ep_cpu.kernels.quantize import dynamic_parameters, quantize, saturated
-from ep_cpu.kernels.support import Array, optional_input, scalar
+from ep_cpu.kernels.quantize import saturated
+from ep_cpu.kernels.support import Array, scalar
 from ep_cpu.table import TABLE
 from ep_sdk.kernels import Kernel, KernelNode
 
@@ -62,19 +63,37 @@ def integer_matmul(
     return matmul(left, _offset(b, b_zero, kind))
 
 
+def integer_product(
+    node: KernelNode, weight_index: int, zero_index: int
+) -> Callable[[Array, Array, Array | None, Array | None], Array]:
+    """`integer_matmul`, with the second operand prepared here if it is constant.
+
+    Args:
+        node: the node.
+        weight_index: position of the second operand.
+        zero_index: position of its zero point.
+    """
+    weight, zero = _constant(node, weight_index), _constant(node, zero_index)
+    fixed_zero = zero is not None or not node.has_input(zero_index)
+    if weight is None or not fixed_zero or weight.ndim < 2:
+        return integer_matmul
+    prepared = _offset(weight, zero, exact_type(weight.shape[-2]))
+
+    def run(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None) -> Array:
+        if a.ndim == 0:
+            return integer_matmul(a, b, a_zero, b_zero)
+        left = _offset(a, _row_zero_point(a_zero, a.ndim), prepared.dtype.type)
+        return matmul(left, prepared)
+
+    return run
+
+
 @TABLE.kernel("MatMulInteger", since=10)
 def _matmul_integer(node: KernelNode) -> Kernel:
-    weight, zero = _constant(node, 1), _constant(node, 3)
-    fixed_zero = zero is not None or not node.has_input(3)
-    prepared: Array | None = None
-    if weight is not None and fixed_zero and weight.ndim > 1:
-        prepared = _offset(weight, zero, exact_type(weight.shape[-2]))
+    product = integer_product(node, 1, 3)
 
     def run(a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None) -> Array:
-        if prepared is None or a.ndim == 0:
-            return _wrapped(integer_matmul(a, b, a_zero, b_zero))
-        left = _offset(a, _row_zero_point(a_zero, a.ndim), prepared.dtype.type)
-        return _wrapped(matmul(left, prepared))
+        return _wrapped(product(a, b, a_zero, b_zero))
 
     return run
 
@@ -87,7 +106,9 @@ def _per_row(parameter: Array) -> Array:
     return parameter[:, None] if parameter.ndim == 1 and parameter.size > 1 else parameter
 
 
-@TABLE.kernel("QLinearMatMul", since=10, types={"T1": _EIGHT_BIT, "T2": _EIGHT_BIT})
+@TABLE.kernel(
+    "QLinearMatMul", since=10, types={"T1": _EIGHT_BIT, "T2": _EIGHT_BIT, "T3": _EIGHT_BIT}
+)
 def _qlinear_matmul(node: KernelNode) -> Kernel:
     def run(
         a: Array,
@@ -103,43 +124,6 @@ def _qlinear_matmul(node: KernelNode) -> Kernel:
         factor: Array = _per_row(a_scale).astype(np.float32) * b_scale.astype(np.float32)
         factor = factor / _per_row(y_scale).astype(np.float32)
         return saturated(np.asarray(sums * factor), _per_row(y_zero), y_zero.dtype)
-
-    return run
-
-
-@TABLE.kernel("MatMulIntegerToFloat", domain="com.microsoft")
-def _matmul_integer_to_float(node: KernelNode) -> Kernel:
-    def run(*inputs: Array | None) -> Array:
-        a, b, a_scale, b_scale = inputs[:4]
-        assert a is not None
-        assert b is not None
-        assert a_scale is not None
-        assert b_scale is not None
-        sums = integer_matmul(a, b, optional_input(inputs, 4), optional_input(inputs, 5))
-        result: Array = sums.astype(np.float32) * (a_scale * b_scale)
-        bias = optional_input(inputs, 6)
-        return result if bias is None else result + bias
-
-    return run
-
-
-@TABLE.kernel("DynamicQuantizeMatMul", domain="com.microsoft")
-def _dynamic_quantize_matmul(node: KernelNode) -> Kernel:
-    uint8 = np.dtype(np.uint8)
-
-    def run(
-        a: Array,
-        b: Array,
-        b_scale: Array,
-        b_zero: Array | None = None,
-        bias: Array | None = None,
-    ) -> Array:
-        scale, zero = dynamic_parameters(a)
-        zero_point = np.array(zero, np.uint8)
-        codes = quantize(a, np.asarray(scale), zero_point, uint8, np.dtype(np.float32))
-        sums = integer_matmul(codes, b, zero_point, b_zero)
-        result = sums.astype(np.float32) * (scale * b_scale)
-        return result if bias is None else result + bias
 
     return run
 

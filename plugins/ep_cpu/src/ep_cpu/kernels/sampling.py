@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 
 from ep_core.errors import RunError
+from ep_core.types import DataType
 from ep_cpu.kernels.support import Array, int_list, text, widen
 from ep_cpu.table import TABLE
 from ep_sdk.kernels import Kernel, KernelNode
 
 _MODES = {"bilinear": "linear", "bicubic": "cubic"}
 _CUBIC_A = -0.75
+
+# Places outside are zero or a weighted sum, which strings don't have.
+_NUMBERS = frozenset(DataType) - {DataType.STRING}
 
 
 def _to_samples(places: Array, length: int, align: bool) -> Array:
@@ -84,14 +88,14 @@ def sample(image: Array, places: list[Array], mode: str, padding: str, align: bo
         index = [
             base + offsets[pick] for pick, (offsets, base, _) in zip(choice, axes, strict=True)
         ]
-        weight = np.ones(places[0].shape, image.dtype)
+        weight = np.ones(places[0].shape, places[0].dtype)
         for pick, (_, _, weights) in zip(choice, axes, strict=True):
             weight = weight * weights[pick]
         total += _gather(image, index, padding, align) * weight
     return total
 
 
-@TABLE.kernel("GridSample", since=16)
+@TABLE.kernel("GridSample", since=16, types={"T1": _NUMBERS})
 def _grid_sample(node: KernelNode) -> Kernel:
     mode = text(node.attr("mode", "linear"))
     mode = _MODES.get(mode, mode)
@@ -107,9 +111,10 @@ def _grid_sample(node: KernelNode) -> Kernel:
                 got=grid.shape,
             )
         wide = widen(x)
-        if wide.dtype.kind != "f":
-            wide = wide.astype(np.float64)
-        places = widen(grid).astype(wide.dtype)
+        if wide.dtype.kind not in "fc":
+            # The nearest element is taken as it is; only sums need floats.
+            wide = wide if mode == "nearest" else wide.astype(np.float64)
+        places = widen(grid).astype(np.float32 if wide.dtype == np.float32 else np.float64)
         result = np.empty((*x.shape[:2], *grid.shape[1:-1]), wide.dtype)
         for batch in range(x.shape[0]):
             # The grid names axes from the last to the first.

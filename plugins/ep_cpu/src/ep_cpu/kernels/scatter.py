@@ -28,8 +28,12 @@ def scatter(x: Array, places: tuple[Array, ...], updates: Array, reduction: str)
         result[places] = updates
         return result
     ufunc = _REDUCTIONS.get(reduction)
-    if ufunc is None:
-        raise RunError("unknown reduction", expected="none, add, mul, max or min", got=reduction)
+    if ufunc is None or x.dtype.kind == "O":
+        raise RunError(
+            "can't reduce",
+            expected="reduction none, or add, mul, max or min of numbers",
+            got=(reduction, str(x.dtype)),
+        )
     ufunc.at(result, places, updates)
     return result
 
