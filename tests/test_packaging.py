@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -45,9 +46,10 @@ def module_name(distribution: str) -> str:
 
 
 def declared(name: str) -> set[str]:
-    """Names of the distributions that one declares as dependencies, without versions."""
+    """Names of the distributions that one declares, also as extras, without versions."""
     found = set()
-    for requirement in project(name).get("dependencies", []):
+    extras = project(name).get("optional-dependencies", {}).values()
+    for requirement in [*project(name).get("dependencies", []), *chain.from_iterable(extras)]:
         length = next(
             (i for i, c in enumerate(requirement) if not (c.isalnum() or c in "-_.")),
             len(requirement),
