@@ -574,3 +574,20 @@ def test_large_malformed_graphs_are_refused_quickly():
         with pytest.raises(EpError):
             load_model(model(nodes, outputs=[info("v0", FLOAT, None)]))
         assert time.perf_counter() - started < 5
+
+
+@pytest.mark.parametrize("name", ["FLOAT", "float"])
+def test_the_first_cast_names_its_type(name):
+    node = helper.make_node("Cast", ["x"], ["y"], to=name)
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.INT64, [2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 1)], ir_version=3)
+    assert load_model(model).graph.nodes[0].attributes["to"] == name
+    node.attribute[0].s = b"FLOTA"
+    model.graph.node[0].CopyFrom(node)
+    with pytest.raises(InvalidModelError, match=r"undefined element type.*FLOAT"):
+        load_model(model)

@@ -513,3 +513,27 @@ def test_thousands_of_outputs_in_the_same_memory_are_quick(partition_of):
     assert time.process_time() - start < 4
     found = twice(part, ONES)
     assert len({value.__array_interface__["data"][0] for value in found}) == 2500
+
+
+def test_kernels_see_one_memory_layout_in_every_run(graph_of, whole, host_provider):
+    """Matrix products round by layout: the first run must not see another one than later runs."""
+    seen = []
+    table = KernelTable({"": 21})
+
+    @table.kernel("Transpose", view=True)
+    def transpose(node):
+        return lambda x: x.T
+
+    @table.kernel("Neg", writes_out=True)
+    def negate(node):
+        return lambda x, out=None: np.negative(x, out=out)
+
+    @table.kernel("Abs")
+    def watch(node):
+        return lambda x: (seen.append(x.flags.c_contiguous), np.abs(x))[1]
+
+    text = "(float[2, 3] x) => (float[3, 2] y) { t = Transpose(x)  n = Neg(t)  y = Abs(n) }"
+    part = host_provider(table).compile(whole(graph_of(text)))
+    for _ in range(3):
+        part.run([np.ones((2, 3), np.float32)], [None], None)
+    assert seen == [True] * 3

@@ -65,8 +65,13 @@ class KernelNode:
         return self.node.since_version
 
     def attr(self, name: str, default: Any = None) -> Any:
-        """An attribute's value, or `default` where the model doesn't set it."""
-        return self.node.attributes.get(name, default)
+        """An attribute's value, or `default` where the model doesn't set it.
+
+        Float attributes of ONNX are float32, so a float default is rounded as if it had been set.
+        """
+        if name in self.node.attributes:
+            return self.node.attributes[name]
+        return float(np.float32(default)) if type(default) is float else default
 
     def has_input(self, index: int) -> bool:
         """True if the input is present (not left out)."""

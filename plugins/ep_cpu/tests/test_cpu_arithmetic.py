@@ -204,3 +204,18 @@ def test_bit_cast():
     assert run_op("BitCast", [f32(1.0)], 26, to=6)[0].tolist() == [0x3F800000]
     (found,) = run_op("BitCast", [np.array([-1, -8, 3], ml_dtypes.int4)], 26, to=21)
     assert found.astype(np.int32).tolist() == [15, 8, 3]
+
+
+def test_sum_of_half_floats_is_rounded_once():
+    """0.3333 + 1000 is 1000 in float16; in float32 the small part survives."""
+    values = [np.array([v], np.float16) for v in (0.3333, 1000, -1000)]
+    (total,) = run_op("Sum", values, 13)
+    assert total.dtype == np.float16
+    np.testing.assert_allclose(total, [0.3333], rtol=1e-3)
+
+
+def test_a_default_attribute_is_float32_like_one_that_is_set():
+    x = np.array([-1.0], np.float64)
+    (default,) = run_op("LeakyRelu", [x], 16)
+    (given,) = run_op("LeakyRelu", [x], 16, alpha=0.01)
+    assert default[0] == given[0] == -float(np.float32(0.01))

@@ -20,6 +20,7 @@ from ep_core.graph import AttributeValue, Graph, Node
 from ep_core.loading.limits import quoted, suggestion
 from ep_core.loading.tensors import data_type
 from ep_core.types import (
+    DataType,
     MapType,
     OpSet,
     OptionalType,
@@ -217,12 +218,24 @@ def check_node(node: Node, rules: SchemaRules) -> None:
             )
         _check_attribute(what, name, value, rules.attributes[name][0])
         if name in _TYPE_ATTRIBUTES and (value != 0 or name == "to"):
-            data_type(value, f"Attribute {name!r} of {what}")
+            _check_element_type(value, f"Attribute {name!r} of {what}")
     for name, (_, required) in rules.attributes.items():
         if required and name not in node.attributes:
             raise InvalidModelError(f"{what} lacks the required attribute {name!r}")
     if not node.domain:
         _check_bounds(what, node)
+
+
+def _check_element_type(value: int | str, what: str) -> None:
+    """Cast-1 to Cast-5 name the type, everything later has its number."""
+    if not isinstance(value, str):
+        data_type(value, what)
+    elif value.upper() not in DataType.__members__:
+        raise InvalidModelError(
+            f"{what} has an undefined element type",
+            got=repr(value),
+            fix=suggestion(value.upper(), DataType.__members__),
+        )
 
 
 def _check_bounds(what: str, node: Node) -> None:

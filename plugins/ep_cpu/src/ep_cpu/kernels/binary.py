@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ep_core.errors import RunError
-from ep_cpu.kernels.support import Array, as_array, check_axis, text, widen
+from ep_cpu.kernels.support import HALF, Array, as_array, check_axis, text, widen
 from ep_cpu.table import TABLE
 from ep_sdk.kernels import Kernel, KernelNode
 
@@ -160,7 +160,19 @@ def variadic_kernel(function: Binary) -> Kernel:
 
 @TABLE.kernel("Sum", writes_out=True)
 def _sum(node: KernelNode) -> Kernel:
-    return variadic_kernel(np.add)
+    total = variadic_kernel(np.add)
+
+    def run(*inputs: Array, out: Array | None = None) -> Array:
+        if len(inputs) < 3 or inputs[0].dtype not in HALF:
+            return np.asarray(total(*inputs, out=out))
+        # More than two are added in float32 and rounded once.
+        summed = np.asarray(total(*map(widen, inputs)))
+        if out is None:
+            return summed.astype(inputs[0].dtype)
+        np.copyto(out, summed, casting="unsafe")
+        return out
+
+    return run
 
 
 @TABLE.kernel("Max", writes_out=True)

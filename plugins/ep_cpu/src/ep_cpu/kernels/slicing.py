@@ -146,12 +146,17 @@ def _center_crop_pad(node: KernelNode) -> Kernel:
             front = extra // 2 if extra >= 0 else -(-extra // 2)
             before[axis] = front
             after[axis] = extra - front
-        return pad(x, before, after, "constant", np.zeros((), x.dtype))
+        return pad(x, before, after, "constant", nothing(x.dtype))
 
     return run
 
 
 # ---------------------------------------------------------------- triangles and reversal
+
+
+def nothing(dtype: np.dtype[Any]) -> Array:
+    """What fills the places without a value: zero, or the empty string."""
+    return np.full((), "" if dtype == np.dtype(object) else 0, dtype)
 
 
 @TABLE.kernel("Trilu", since=14)
@@ -166,7 +171,7 @@ def _trilu(node: KernelNode) -> Kernel:
         offset = 0 if k is None else max(-rows, min(columns, int(scalar(k, "k"))))
         mask = np.tri(rows, columns, offset - 1 if upper else offset, dtype=np.bool_)
         kept = ~mask if upper else mask
-        return np.where(kept, x, np.zeros((), x.dtype))
+        return np.where(kept, x, nothing(x.dtype))
 
     return run
 
