@@ -20,12 +20,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = {
+    "ep-compliance": ROOT / "compliance",
     "ep-core": ROOT / "ep_core",
     "ep-sdk": ROOT / "ep_sdk",
     "ep-cpu": ROOT / "plugins" / "ep_cpu",
     "ep-tools": ROOT / "ep_tools",
 }
 MAY_IMPORT = {
+    "ep-compliance": {"ep-core", "ep-sdk"},
     "ep-core": set(),
     "ep-sdk": {"ep-core"},
     "ep-cpu": {"ep-core", "ep-sdk"},

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import ml_dtypes
 import numpy as np
 import pytest
 from cpu_harness import run_op
+from onnx import TensorProto
 
 NAN = float("nan")
 INF = float("inf")
@@ -219,3 +221,18 @@ def test_a_default_attribute_is_float32_like_one_that_is_set():
     (default,) = run_op("LeakyRelu", [x], 16)
     (given,) = run_op("LeakyRelu", [x], 16, alpha=0.01)
     assert default[0] == given[0] == -float(np.float32(0.01))
+
+
+def test_arrays_out_of_a_pickle_are_like_any_other():
+    """numpy's dtype of an unpickled array is equal to the built-in one, but another object."""
+    x = pickle.loads(pickle.dumps(np.array([-8, 3], np.int64)))
+    assert run_op("Cast", [x], 13, to=TensorProto.STRING)[0].tolist() == ["-8", "3"]
+    largest = pickle.loads(pickle.dumps(np.array([np.finfo(np.float64).max])))
+    assert run_op("IsInf", [largest], 20)[0].tolist() == [False]
+
+
+def test_gelu_of_the_largest_number_is_itself():
+    x = np.array([np.finfo(np.float64).max, -np.finfo(np.float64).max])
+    for approximate in ("none", "tanh"):
+        (y,) = run_op("Gelu", [x], 20, approximate=approximate)
+        assert y.tolist() == [x[0], 0.0]

@@ -61,8 +61,8 @@ def gelu_exact(x: Array, out: Array) -> None:
     """0.5 x (1 + erf(x / sqrt 2))."""
     erf(x * x.dtype.type(math.sqrt(0.5)), out)
     np.add(out, 1, out=out)
+    np.multiply(out, 0.5, out=out)  # before x, so that the largest numbers don't overflow
     np.multiply(out, x, out=out)
-    np.multiply(out, 0.5, out=out)
 
 
 def gelu_tanh(x: Array, out: Array) -> None:
@@ -74,8 +74,8 @@ def gelu_tanh(x: Array, out: Array) -> None:
     np.multiply(out, math.sqrt(2 / math.pi), out=out)
     np.tanh(out, out=out)
     np.add(out, 1, out=out)
+    np.multiply(out, 0.5, out=out)  # before x, so that the largest numbers don't overflow
     np.multiply(out, x, out=out)
-    np.multiply(out, 0.5, out=out)
 
 
 @_formula("Gelu")

@@ -10,7 +10,7 @@ import numpy as np
 
 from ep_core.errors import RunError
 from ep_core.types import DataType
-from ep_cpu.kernels.support import HALF, Array, attribute_dtype, text
+from ep_cpu.kernels.support import HALF, Array, attribute_dtype, is_numpys, text
 from ep_cpu.table import TABLE
 from ep_sdk.kernels import Kernel, KernelNode
 
@@ -57,21 +57,16 @@ def cast(x: Array, dtype: np.dtype[Any], saturate: bool = True, round_mode: str 
         return to_exponent(_plain(x), saturate, round_mode)
     if dtype in _FLOAT8:
         return to_float8(_plain(x), dtype, saturate)
-    if not _is_own(dtype):
+    if not is_numpys(dtype):
         x = _plain(x)
     if dtype in _NARROW_INTEGER_BITS and x.dtype.kind not in "iub":
         x = x.astype(np.int32)
     return x.astype(dtype)
 
 
-def _is_own(dtype: np.dtype[Any]) -> bool:
-    """True for numpy's own types; those of ml_dtypes may claim any kind."""
-    return dtype.isbuiltin == 1
-
-
 def _plain(x: Array) -> Array:
     """`x` in a type of numpy's own that holds its values."""
-    if _is_own(x.dtype):
+    if is_numpys(x.dtype):
         return x
     return x.astype(np.int8 if x.dtype in _NARROW_INTEGER_BITS else np.float32)
 
@@ -157,14 +152,14 @@ def _cast(node: KernelNode) -> Kernel:
     target = _legacy_target(node.attr("to"))
     saturate = bool(node.attr("saturate", 1))
     round_mode = text(node.attr("round_mode", "up"))
-    simple = target in HALF or (_is_own(target) and target.kind in "fiub")
+    simple = target in HALF or (is_numpys(target) and target.kind in "fiub")
 
     def run(x: Array) -> Array:
         if x.dtype == target:
             return x
         # A view kernel sees to warnings itself: NaN to integers, large numbers to float16.
         with np.errstate(all="ignore"):
-            if simple and x.dtype.kind in "fiub" and _is_own(x.dtype):
+            if simple and x.dtype.kind in "fiub" and is_numpys(x.dtype):
                 return x.astype(target)
             return cast(x, target, saturate, round_mode)
 

@@ -18,6 +18,7 @@ from ep_sdk.kernels import KernelNode
 __all__ = [
     "FLOATS",
     "HALF",
+    "is_numpys",
     "Array",
     "as_array",
     "attribute_dtype",
@@ -37,6 +38,8 @@ Array = np.ndarray[Any, Any]
 
 FLOATS = frozenset({DataType.FLOAT, DataType.DOUBLE, DataType.FLOAT16, DataType.BFLOAT16})
 
+_FIRST_USER_TYPE = 256
+"""NPY_USERDEF in numpy's C interface."""
 HALF = frozenset({np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)})
 """Types whose sums, products of matrices and compound formulas are computed in float32."""
 
@@ -46,6 +49,14 @@ _FLOAT32 = np.dtype(np.float32)
 def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The type to compute in: float32 for 16-bit floats, else `dtype` itself."""
     return _FLOAT32 if dtype in HALF else dtype
+
+
+def is_numpys(dtype: np.dtype[Any]) -> bool:
+    """True for numpy's own types, False for those that ml_dtypes adds.
+
+    By number: `isbuiltin` says no for a dtype that came out of a pickle.
+    """
+    return dtype.num < _FIRST_USER_TYPE
 
 
 def widen(array: Array) -> Array:

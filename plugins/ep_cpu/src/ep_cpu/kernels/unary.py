@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ep_cpu.kernels.support import HALF, Array, as_array
+from ep_cpu.kernels.support import HALF, Array, as_array, is_numpys
 from ep_cpu.table import TABLE
 from ep_sdk.kernels import Kernel, KernelNode
 
@@ -59,7 +59,7 @@ def _float_test(ufunc: np.ufunc) -> Kernel:
     """Apply a test to floats; 8-bit and narrower types go through float32, which holds them."""
 
     def run(x: Array, *, out: Array | None = None) -> Array:
-        if x.dtype.isbuiltin != 1 and x.dtype not in HALF:
+        if not is_numpys(x.dtype) and x.dtype not in HALF:
             x = x.astype(np.float32)
         return as_array(ufunc(x, out=out))
 

@@ -1,0 +1,1 @@
+"""Cases, oracle, tolerances and runner that hold a provider to its claims."""

@@ -1,0 +1,110 @@
+"""One certification from start to end: run the jobs, apply waivers, put the results together.
+
+Knows nothing of the command line.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import Distribution, version
+from pathlib import Path
+
+from ep_compliance.cases import Level
+from ep_compliance.jobs import Job, Target, jobs_hash
+from ep_compliance.journal import Journal
+from ep_compliance.outcomes import Verdict
+from ep_compliance.results import Results
+from ep_compliance.runner import run_jobs
+from ep_compliance.waivers import Waiver, apply_waivers
+from ep_core.discovery.certificate import content_hash
+from ep_core.types import DeviceInfo
+
+__all__ = ["Plan", "certify"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done.
+
+    Attributes:
+        jobs: what is run.
+        others: ids of jobs that exist but aren't run.
+        folder: where the journal is kept.
+        resume: take over verdicts of an earlier run of the same jobs on the same provider.
+    """
+
+    target: Target
+    device: DeviceInfo
+    distribution: Distribution | None
+    level: Level
+    jobs: Sequence[Job]
+    others: Sequence[str]
+    folder: Path
+    workers: int = 1
+    resume: bool = False
+    waivers: Sequence[Waiver] = ()
+
+
+def certify(plan: Plan, on_progress: Callable[[int, int, Verdict], None]) -> Results:
+    """Run a plan.
+
+    Args:
+        on_progress: called after each job with how many are done, of how many, and its verdict.
+
+    Raises:
+        OSError: the folder can't be written to.
+    """
+    began = time.monotonic()
+    cases_hash = jobs_hash(plan.jobs)
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    with Journal(
+        plan.folder / f"{plan.target.provider}.jsonl",
+        _key(plan, cases_hash),
+        resume=plan.resume,
+    ) as journal:
+        done = len(journal.known)
+
+        def note(verdict: Verdict) -> None:
+            nonlocal done
+            done += 1
+            journal.add(verdict)
+            on_progress(done, len(plan.jobs), verdict)
+
+        found = run_jobs(
+            plan.jobs, plan.target, workers=plan.workers, known=journal.known, on_verdict=note
+        )
+    today = datetime.date.today()
+    others = dict.fromkeys(plan.others)
+    verdicts, problems = apply_waivers(plan.jobs, found, plan.waivers, today, others)
+    return Results(
+        target=plan.target,
+        device=plan.device,
+        level=plan.level,
+        jobs=plan.jobs,
+        verdicts=verdicts,
+        cases_hash=cases_hash,
+        kit_version=version("ep-compliance"),
+        waivers=plan.waivers,
+        problems=problems,
+        seconds=time.monotonic() - began,
+        date=today.isoformat(),
+    )
+
+
+def _key(plan: Plan, cases_hash: str) -> str:
+    """What an earlier run must have had in common for its verdicts to be taken over."""
+    parts = [
+        cases_hash,
+        plan.target.provider,
+        plan.device.id,
+        plan.device.fingerprint,
+        sorted(plan.target.options.items()),
+        version("ep-compliance"),
+        content_hash(plan.distribution) if plan.distribution is not None else "",
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

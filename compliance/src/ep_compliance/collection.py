@@ -1,0 +1,36 @@
+"""Which jobs a run has: checks and cases of a level, chosen by a pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from ep_compliance.cases import Case, Level
+from ep_compliance.checks import all_checks
+from ep_compliance.jobs import Job
+
+__all__ = ["collect_jobs", "matches"]
+
+
+def collect_jobs(level: Level) -> list[Job]:
+    """Return every check, then every case of a level and of those below it.
+
+    To be called before any provider is loaded: collecting official cases imports onnx's reference
+    evaluator, which can't be imported once a provider has registered operator schemas.
+    """
+    return [*all_checks().values(), *(case for case in _cases() if case.level <= level)]
+
+
+def matches(job: Job, pattern: str) -> bool:
+    """True if a shell pattern, or plain text, is found in the job's id."""
+    return fnmatchcase(job.id, pattern) or pattern in job.id
+
+
+def _cases() -> Iterator[Case]:
+    from ep_compliance.chains import chain_cases
+    from ep_compliance.matrix import matrix_cases
+    from ep_compliance.official import official_cases
+
+    yield from official_cases()
+    yield from matrix_cases()
+    yield from chain_cases()

@@ -1,0 +1,1 @@
+"""Subcommands of `ep`; each module has one, and a hook that offers it."""

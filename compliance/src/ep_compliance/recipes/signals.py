@@ -1,0 +1,56 @@
+"""Signal processing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ep_compliance.precision import Array
+from ep_compliance.recipes import Ask, Sample, recipe
+from ep_core.types import DataType
+
+__all__: list[str] = []
+
+
+@recipe("DFT")
+def dft(ask: Ask) -> Iterator[Sample]:
+    """Real and complex, one-sided, inverse, other lengths; the axis is an input since 20."""
+    real, both = ask.random(2, 9, 1), ask.random(2, 8, 2)
+    by_input = ask.version >= 20
+
+    def sample(name: str, x: Array, length: int | None, axis: int, **more: int) -> Sample:
+        size = None if length is None else np.array(length, np.int64)
+        if by_input:
+            return Sample(name, [x, size, np.array(axis, np.int64)], more, core=True)
+        inputs = [x] if size is None else [x, size]
+        return Sample(name, inputs, {"axis": axis, **more}, core=True)
+
+    yield sample("real", real, None, 1)
+    yield sample("complex", both, None, 1)
+    yield sample("one-sided", real, None, 1, onesided=1)
+    yield sample("inverse", both, None, 1, inverse=1)
+    yield sample("padded", real, 12, 1)
+    yield sample("cut", both, 5, 1)
+    yield sample("axis 0", both, None, 0)
+
+
+@recipe("STFT")
+def stft(ask: Ask) -> Iterator[Sample]:
+    """With a window, with a length, both."""
+    x = ask.random(1, 32, 1)
+    step, length = np.array(8, np.int64), np.array(16, np.int64)
+    window = ask.random(16, low=0.1, high=1)
+    yield Sample("window", [x, step, window], core=True)
+    yield Sample("length", [x, step, None, length], core=True)
+    yield Sample("two-sided", [x, step, window, length], {"onesided": 0})
+
+
+@recipe("MelWeightMatrix")
+def mel(ask: Ask) -> Iterator[Sample]:
+    """Both types of integers."""
+    ints = [np.array(value, ask.dtype.numpy) for value in (8, 16, 8192)]
+    kind = ask.type_of(3, DataType.FLOAT)
+    edges = [np.array(value, kind.numpy) for value in (0.0, 4096.0)]
+    yield Sample("plain", [*ints, *edges], core=True)
+    yield Sample("double", [*ints, *edges], {"output_datatype": int(DataType.DOUBLE)})

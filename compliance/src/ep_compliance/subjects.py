@@ -1,0 +1,91 @@
+"""What a one-node model is about: operator, schema version, element types by type parameter."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+
+import onnx
+
+from ep_compliance.cases import Subject
+from ep_core.types import DataType
+
+__all__ = [
+    "element_in",
+    "element_type",
+    "first_types",
+    "schemas_of",
+    "subject_of",
+    "type_parameters",
+]
+
+
+def subject_of(model: onnx.ModelProto, node: onnx.NodeProto) -> Subject | None:
+    """The subject of a model's node; None for operators that onnx has no schema of.
+
+    Types come from the graph's inputs, outputs and initializers, so it serves one-node models.
+    """
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    versions = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import}
+    if not onnx.defs.has(node.op_type, domain):
+        return None
+    schema = onnx.defs.get_schema(node.op_type, versions[domain], domain)
+    types = {info.name: info.type for info in (*model.graph.input, *model.graph.output)}
+    kinds = {name: element_type(kind) for name, kind in types.items()}
+    kinds |= {t.name: DataType(t.data_type) for t in model.graph.initializer}
+    found: dict[str, DataType] = {}
+    for names, formals in ((node.input, schema.inputs), (node.output, schema.outputs)):
+        for name, parameter in zip(names, type_parameters(formals, len(names)), strict=True):
+            kind = kinds.get(name)
+            if kind is not None:
+                found.setdefault(parameter, kind)
+    return Subject(domain, node.op_type, schema.since_version, found)
+
+
+def type_parameters(formals: Sequence[onnx.defs.OpSchema.FormalParameter], count: int) -> list[str]:
+    """Type strings of `count` actual arguments; the last formal one repeats if it is variadic."""
+    last = len(formals) - 1
+    return [formals[min(index, last)].type_str for index in range(count)]
+
+
+def element_type(kind: onnx.TypeProto) -> DataType | None:
+    """The element type inside a tensor, sequence or optional; None where there is none."""
+    which = kind.WhichOneof("value")
+    if which in ("tensor_type", "sparse_tensor_type"):
+        number = getattr(kind, which).elem_type
+        return DataType(number) if number else None
+    if which in ("sequence_type", "optional_type"):
+        return element_type(getattr(kind, which).elem_type)
+    if which == "map_type":
+        return element_type(kind.map_type.value_type)
+    return None
+
+
+def schemas_of(domain: str, op_type: str) -> Sequence[onnx.defs.OpSchema]:
+    """Every version of an operator that isn't deprecated, oldest first."""
+    return _schemas().get((domain, op_type), ())
+
+
+@functools.cache
+def _schemas() -> Mapping[tuple[str, str], Sequence[onnx.defs.OpSchema]]:
+    found: dict[tuple[str, str], list[onnx.defs.OpSchema]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if not schema.deprecated:
+            found.setdefault((schema.domain, schema.name), []).append(schema)
+    return {key: sorted(v, key=lambda s: int(s.since_version)) for key, v in found.items()}
+
+
+def first_types(schema: onnx.defs.OpSchema) -> frozenset[DataType | None]:
+    """Element types of the first input, in whatever they are wrapped; None if there is no input."""
+    if not schema.inputs:
+        return frozenset({None})
+    first = schema.inputs[0].type_str
+    constraints = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
+    kinds = constraints.get(first, [first])
+    return frozenset(element_in(kind) for kind in kinds if "sparse_" not in kind)
+
+
+def element_in(kind: str) -> DataType:
+    """The element type in a type string such as `seq(tensor(float))`; that of a map's values."""
+    inner = kind.rstrip(")").rsplit("(", 1)[-1].rsplit(", ", 1)[-1]
+    return DataType[inner.upper()]

@@ -1,0 +1,66 @@
+"""Providers that take their process down or hang; only a worker process can hold them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+from zoo_base import CorrectProvider, Plugin, table_with
+
+
+def _crash(a, b):
+    if a.shape != b.shape:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return np.multiply(a, b)
+
+
+def _hang(a, b):
+    while a.shape != b.shape:
+        time.sleep(1)
+    return np.multiply(a, b)
+
+
+def _exit(a, b):
+    if a.shape != b.shape:
+        sys.stderr.write("zoo: out of cheese\n")
+        sys.stderr.flush()
+        os._exit(7)
+    return np.multiply(a, b)
+
+
+def _chatter(x):
+    sys.stdout.write("a provider may print what it likes\n")
+    os.write(1, b'{"outcome": "pass"}\n')
+    return np.maximum(x, x.dtype.type(0))
+
+
+class Crashes(CorrectProvider):
+    table = table_with(Mul=_crash)
+
+
+class Hangs(CorrectProvider):
+    table = table_with(Mul=_hang)
+
+
+class Exits(CorrectProvider):
+    table = table_with(Mul=_exit)
+
+
+class Chatters(CorrectProvider):
+    table = table_with(Relu=_chatter)
+
+
+class CantOpen(CorrectProvider):
+    def __init__(self, *args):
+        os._exit(9)
+
+
+crashes = Plugin(Crashes, "crashes")
+hangs = Plugin(Hangs, "hangs")
+exits = Plugin(Exits, "exits")
+chatters = Plugin(Chatters, "chatters")
+cant_open = Plugin(CantOpen, "cant_open")
+correct = Plugin(CorrectProvider, "correct")
