@@ -8,7 +8,9 @@ from ep_cpu.kernels import load_table
 
 
 def test_nearly_every_claim_has_a_case():
-    found = coverage(claims_of(load_table()), matrix_cases())
+    # Schemas that a plugin registers (com.microsoft) come and go with the tests that ran before.
+    claims = [c for c in claims_of(load_table()) if c.domain in ("", "ai.onnx.ml")]
+    found = coverage(claims, matrix_cases())
     total = len(found.covered) + len(found.missing)
     print(f"{found.share:.1%} of {total} claims, {found.pair_share:.1%} of pairs")  # noqa: T201
     assert total > 5000
