@@ -17,9 +17,10 @@ import onnx
 from ep_core.contracts import Capability, ProviderFeatures, Stream, Support, Value
 from ep_core.errors import AllocationError, CompileError, EpError, ProviderError, RunError
 from ep_core.graph import Graph, Node, Subgraph
+from ep_core.memory import copy_value
 from ep_core.types import TensorType
 from ep_sdk.base import ProviderBase
-from ep_sdk.host import copy_into, copy_value
+from ep_sdk.host import copy_into
 
 __all__ = ["CompiledModel", "CompilerPartition", "CompilerProvider"]
 

@@ -11,7 +11,7 @@ from ep_core.contracts import HostArray, Value
 from ep_core.errors import RunError
 from ep_core.types import TensorType, ValueType
 
-__all__ = ["aligned_bytes", "as_value", "copy_into", "copy_value", "has_type", "shares_memory"]
+__all__ = ["aligned_bytes", "as_value", "copy_into", "has_type", "shares_memory"]
 
 
 def as_value(result: Any) -> Value:
@@ -25,17 +25,6 @@ def as_value(result: Any) -> Value:
     if result is None or isinstance(result, np.ndarray | list | dict):
         return result
     return np.asarray(result)
-
-
-def copy_value(value: Value) -> Value:
-    """Deep-copy a value, sequences and maps included; arrays come out C-contiguous."""
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    if isinstance(value, list):
-        return [copy_value(item) for item in value]
-    if isinstance(value, dict):
-        return {key: copy_value(item) for key, item in value.items()}
-    return value
 
 
 def copy_into(target: HostArray, value: Value, name: str) -> None:

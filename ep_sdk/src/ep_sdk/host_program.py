@@ -16,9 +16,10 @@ import numpy as np
 
 from ep_core.contracts import Stream, Value
 from ep_core.errors import AllocationError, EpError, RunError
+from ep_core.memory import contiguous, copy_value
 from ep_core.types import DataType, TensorType, ValueType
 from ep_sdk.failures import node_error
-from ep_sdk.host import aligned_bytes, as_value, copy_into, copy_value, has_type, shares_memory
+from ep_sdk.host import aligned_bytes, as_value, copy_into, has_type, shares_memory
 from ep_sdk.kernels import Kernel
 from ep_sdk.lowering import NOWHERE, Lowered
 from ep_sdk.memory_plan import ALIGNMENT, Lifetime, MemoryPlan, plan_memory
@@ -175,10 +176,10 @@ class HostProgram:
             if call.target in self._relied_on:
                 value = slots[call.target]
                 true &= has_type(value, types[call.target])
-                if isinstance(value, np.ndarray) and not value.flags.c_contiguous:
+                if isinstance(value, np.ndarray):
                     # Later runs have it packed in the plan; kernels that round by layout, such as
                     # matrix products, must see the same thing now.
-                    slots[call.target] = np.array(value, order="C")
+                    slots[call.target] = contiguous(value)
         self._trusted = true
         self._hand_over(slots, outputs)
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ep_core.contracts import Stream, Value
-from ep_sdk.host import as_value, copy_value, shares_memory
+from ep_core.memory import copy_value
+from ep_sdk.host import as_value, shares_memory
 from ep_sdk.host_program import HostProgram
 from ep_sdk.lowering import NOWHERE, Lowered
 
