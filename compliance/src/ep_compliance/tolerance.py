@@ -39,25 +39,13 @@ from typing import Any
 import numpy as np
 
 from ep_compliance.precision import Array, float_format, is_float, spacing
+from ep_core.contracts import Numerics
 from ep_core.types import DataType
 
-__all__ = ["EXACT", "SUM_FACTOR", "Allowance", "Context", "Numerics", "judge"]
+__all__ = ["EXACT", "SUM_FACTOR", "Allowance", "Context", "judge"]
 
 SUM_FACTOR = 4.0
 """`c` above: half of the lambda of Higham and Mary, because u is half of eps."""
-
-
-@dataclass(frozen=True, slots=True)
-class Numerics:
-    """What a provider declares about its arithmetic; a certificate names it.
-
-    Attributes:
-        flushes_denormals: denormal results may come out as zeros.
-        narrow_accumulation: sums of 16-bit floats are kept in 16 bits.
-    """
-
-    flushes_denormals: bool = False
-    narrow_accumulation: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)

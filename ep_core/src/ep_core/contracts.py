@@ -32,6 +32,7 @@ __all__ = [
     "ExecutionProvider",
     "GraphPass",
     "HostArray",
+    "Numerics",
     "OptionSpec",
     "ProviderFactory",
     "ProviderFeatures",
@@ -171,6 +172,19 @@ class DataTransfer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Numerics:
+    """What a provider declares about its arithmetic, where it isn't IEEE 754 all the way.
+
+    Attributes:
+        flushes_denormals: denormal inputs may be read, and denormal results come out, as zeros.
+        narrow_accumulation: sums of 16-bit floats are kept in 16 bits.
+    """
+
+    flushes_denormals: bool = False
+    narrow_accumulation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ProviderFeatures:
     """What a provider declares about itself; the core relies on it.
 
@@ -182,6 +196,9 @@ class ProviderFeatures:
             offers their bodies one by one.
         non_tensor_values: handles sequences, optionals and maps. Only for host memory.
         deterministic: equal inputs give bit-equal outputs.
+        artifacts: compiled partitions can be exported and imported, so that a later session
+            needn't compile; the core keeps them where the caller wants it.
+        numerics: of the device as it was opened; options may have a say in it.
     """
 
     asynchronous: bool = False
@@ -189,6 +206,8 @@ class ProviderFeatures:
     control_flow: bool = False
     non_tensor_values: bool = False
     deterministic: bool = True
+    artifacts: bool = False
+    numerics: Numerics = field(default_factory=Numerics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +219,16 @@ class OptionSpec:
         doc: one sentence, with the unit.
         parse: turns what the caller gave (often a `str`) into the value, raising ValueError with
             what would be right.
+        numerics: results depend on its value, beyond what every tolerance allows (a precision, a
+            fast-math switch). A certificate holds for the values that it was made with.
+        artifacts: compiled artifacts depend on its value; one made with another isn't taken back.
     """
 
     default: Any
     doc: str
     parse: Callable[[Any], Any] = lambda value: value
+    numerics: bool = False
+    artifacts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +367,19 @@ class ExecutionProvider(Protocol):
         """Required. Compile nodes that `get_capability` said yes to. After an exception the core
         compiles parts of the claim, to find the operator that is to blame; those nodes of the
         claim, or all of it if there is no time to look, go to others."""
+        ...
+
+    def export_partition(self, partition: CompiledPartition) -> bytes:
+        """Required if `features.artifacts`; never called otherwise. What `import_partition` of
+        the same provider build needs to do without compiling. Raises CompileError where this
+        partition can't be exported."""
+        ...
+
+    def import_partition(self, subgraph: Subgraph, artifact: bytes) -> CompiledPartition:
+        """Required if `features.artifacts`; never called otherwise. Make a partition of what
+        `export_partition` gave for an equal subgraph, on an equal device, with equal options. The
+        core keeps artifacts apart by all of these and checks that the bytes are whole; a provider
+        raises CompileError on what it doesn't know, and the core then compiles."""
         ...
 
     def close(self) -> None:

@@ -9,8 +9,16 @@ import threading
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
-from ep_core.contracts import Allocator, DataTransfer, ProviderFeatures, ProviderInfo, Stream
-from ep_core.errors import ProviderError
+from ep_core.contracts import (
+    Allocator,
+    CompiledPartition,
+    DataTransfer,
+    ProviderFeatures,
+    ProviderInfo,
+    Stream,
+)
+from ep_core.errors import CompileError, ProviderError
+from ep_core.graph import Subgraph
 from ep_core.types import HOST_MEMORY, DeviceInfo, MemoryInfo
 
 __all__ = ["Closable", "ProviderBase"]
@@ -79,6 +87,14 @@ class ProviderBase:
     def create_stream(self) -> Stream | None:
         """A new queue of work. Default: None, right for providers without streams."""
         return None
+
+    def export_partition(self, partition: CompiledPartition) -> bytes:
+        """What `import_partition` needs. Default: a refusal, right without `artifacts`."""
+        raise CompileError(f"provider {self._info.name!r} exports no partitions")
+
+    def import_partition(self, subgraph: Subgraph, artifact: bytes) -> CompiledPartition:
+        """A partition made from an artifact. Default: a refusal, right without `artifacts`."""
+        raise CompileError(f"provider {self._info.name!r} imports no partitions")
 
     def close(self) -> None:
         """Close everything that is still open, then the device; twice without harm."""
