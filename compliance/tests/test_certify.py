@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from zoo_cases import CASES
 
 from ep_compliance.cases import Case, Level, Subject
-from ep_compliance.certify import canonical, certificate_of, user_folder, write_certificate
+from ep_compliance.certify import canonical, certificate_of, write_certificate
 from ep_compliance.checks import all_checks
 from ep_compliance.jobs import Target
 from ep_compliance.outcomes import Outcome, Verdict
@@ -20,7 +20,8 @@ from ep_compliance.results import Results
 from ep_compliance.rows import granted_rows
 from ep_compliance.runner import run_jobs
 from ep_core import InferenceSession
-from ep_core.discovery.certificate import find_certificate
+from ep_core.contracts import API_VERSION, ProviderInfo
+from ep_core.discovery.certificate import find_certificate, user_folder
 from ep_core.discovery.certificate_file import read_certificate
 from ep_core.discovery.registry import registry
 from ep_core.errors import CertificateError, EpError
@@ -157,6 +158,7 @@ def results(pairs, **changes):
         "verdicts": verdicts,
         "cases_hash": "sha256:0",
         "kit_version": "0.1.0",
+        "date": "2030-12-31",
         **changes,
     }
     return Results(**settings)
@@ -166,17 +168,24 @@ def distribution():
     return importlib.metadata.distribution("ep-sdk")
 
 
+INFO = ProviderInfo("simulator", "0.1.0", API_VERSION)
+
+
+def certified(pairs, **changes):
+    return certificate_of(results(pairs, **changes), distribution(), INFO)
+
+
 def test_equal_runs_give_equal_bytes(tmp_path):
     pairs = [about("Relu", [FLOAT]), about("Abs", [FLOAT])]
     slower = [(job, Verdict(v.case_id, v.outcome, "", 9.0)) for job, v in pairs]
-    one = canonical(certificate_of(results(pairs), distribution()))
-    two = canonical(certificate_of(results(slower[::-1], date="2031-01-01"), distribution()))
-    assert one == two
+    one = canonical(certified(pairs))
+    two = canonical(certified(slower[::-1], date="2031-01-01"))
+    assert one == two.replace("2031-01-01", "2030-12-31")
     assert json.loads(one)["format"] == 1
 
 
 def test_the_core_reads_what_is_written(tmp_path):
-    certificate = certificate_of(results([about("Relu", [FLOAT])]), distribution())
+    certificate = certified([about("Relu", [FLOAT])])
     path = write_certificate(certificate, tmp_path / "new" / "folder")
     found = read_certificate(path)
     assert found.provider == "simulator"
@@ -189,19 +198,19 @@ def test_there_is_no_certificate_without_the_contracts():
     broken = all_checks()["claims/pure"]
     pairs = [about("Relu", [FLOAT]), (broken, Verdict(broken.id, Outcome.FAIL, "impure"))]
     with pytest.raises(CertificateError, match="the contract check 'claims/pure' fails: impure"):
-        certificate_of(results(pairs), distribution())
+        certified(pairs)
 
 
 def test_there_is_no_certificate_of_an_incomplete_run():
     pairs = [about("Relu", [FLOAT]), about("Abs", [FLOAT], outcome=Outcome.NOT_RUN)]
     with pytest.raises(CertificateError, match="incomplete: 1 jobs were not run"):
-        certificate_of(results(pairs), distribution())
+        certified(pairs)
     strict = results(pairs[:1], problems=["the waiver for 'x' is bad"])
     with pytest.raises(CertificateError, match="the waiver for 'x' is bad"):
-        certificate_of(strict, distribution())
+        certificate_of(strict, distribution(), INFO)
     failed = results([about("Relu", [FLOAT], outcome=Outcome.FAIL)])
     with pytest.raises(CertificateError, match="no operator passed"):
-        certificate_of(failed, distribution())
+        certificate_of(failed, distribution(), INFO)
 
 
 # ---------------------------------------------------------------- in force
@@ -211,6 +220,8 @@ def test_there_is_no_certificate_of_an_incomplete_run():
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setenv("EP_CERTIFICATE_POLICY", "enforce")
+    # The provider's own certificate, in its package, would grant what these tests don't.
+    monkeypatch.setattr("ep_core.discovery.certificate._shipped", lambda distribution: [])
     return tmp_path
 
 
@@ -228,7 +239,7 @@ def test_what_is_granted_runs_under_enforce_and_the_rest_says_why(home):
     assert [verdict.outcome for verdict in verdicts] == [Outcome.PASS] * 3
     with pytest.raises(EpError, match="uncertified"):
         run_relu("Relu")
-    certificate = certificate_of(results(list(zip(jobs, verdicts, strict=True))), distribution())
+    certificate = certified(list(zip(jobs, verdicts, strict=True)))
     write_certificate(certificate, user_folder())
     result, placement = run_relu("Relu")
     assert result.tolist() == [0, 4]
@@ -238,12 +249,12 @@ def test_what_is_granted_runs_under_enforce_and_the_rest_says_why(home):
 
 
 def test_a_changed_package_loses_its_certificate(home):
-    certificate = certificate_of(results([about("Relu", [FLOAT])]), distribution())
+    certificate = certified([about("Relu", [FLOAT])])
     path = write_certificate(certificate, user_folder())
     info = registry().factory("simulator").info
-    assert find_certificate(info, distribution(), DEVICE)[0] is not None
+    assert find_certificate(info, distribution(), DEVICE, {})[0] is not None
     text = path.read_text().replace(certificate["content_hash"], "sha256:0")
     path.write_text(text)
-    found, reason = find_certificate(info, distribution(), DEVICE)
+    found, reason = find_certificate(info, distribution(), DEVICE, {})
     assert found is None
     assert "the installed files have changed" in reason

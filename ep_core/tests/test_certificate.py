@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from ep_core.contracts import API_VERSION, ProviderInfo
+from ep_core.contracts import API_VERSION, OptionSpec, ProviderInfo
 from ep_core.discovery.certificate import (
     CertificatePolicy,
     certificate_policy,
@@ -26,6 +26,7 @@ from ep_core.types import DataType, DeviceInfo, OpSet, SequenceType, TensorType
 
 INFO = ProviderInfo("toy", "1.0", API_VERSION)
 DEVICE = DeviceInfo("toy", "0", "cpu", fingerprint="avx2/1.0")
+UNCERTIFIED = "uncertified: run `ep certify toy` (it has no certificate)"
 CONTENT = {
     "format": 1,
     "provider": "toy",
@@ -38,7 +39,9 @@ CONTENT = {
     "kit_version": "0.1",
     "cases_hash": "sha256:00",
     "results_hash": "sha256:11",
-    "options": {"threads": 1},
+    "level": "full",
+    "date": "2030-12-31",
+    "options": {},
     "waivers": [
         {"id": "W1", "reason": "known", "owner": "toy team", "expires": "9999-12-31"},
     ],
@@ -82,7 +85,7 @@ def test_a_certificate_is_read_whole(tmp_path):
     certificate = read_certificate(write(tmp_path / "c.json", CONTENT))
     assert certificate.provider == "toy"
     assert certificate.api_from == API_VERSION
-    assert certificate.options == {"threads": 1}
+    assert (certificate.level, certificate.date) == ("full", "2030-12-31")
     assert certificate.waivers == (CONTENT["waivers"][0],)
     gather, concat = certificate.rows
     assert gather.inputs == (
@@ -176,18 +179,18 @@ def fitting(distribution, **changes):
 
 
 def test_without_a_certificate_the_reason_says_what_to_do(installed):
-    assert find_certificate(INFO, installed, DEVICE) == (
+    assert find_certificate(INFO, installed, DEVICE, {}) == (
         None,
-        "uncertified: no certificate of 'toy' grants it",
+        UNCERTIFIED,
     )
-    certificate, reason = find_certificate(INFO, None, DEVICE)
+    certificate, reason = find_certificate(INFO, None, DEVICE, {})
     assert certificate is None
     assert "registered by hand" in reason
 
 
 def test_a_shipped_certificate_is_found(installed):
     ship(installed, fitting(installed))
-    certificate, reason = find_certificate(INFO, installed, DEVICE)
+    certificate, reason = find_certificate(INFO, installed, DEVICE, {})
     assert certificate.kit_version == "0.1"
     assert reason == ""
 
@@ -196,20 +199,21 @@ def test_the_users_folder_comes_after_the_package(installed, tmp_path):
     folder = tmp_path / "data" / "ep_core" / "certificates"
     write(folder / "a.json", fitting(installed, provider="other"))
     write(folder / "b.json", fitting(installed, kit_version="user"))
-    assert find_certificate(INFO, installed, DEVICE)[0].kit_version == "user"
+    assert find_certificate(INFO, installed, DEVICE, {})[0].kit_version == "user"
     ship(installed, fitting(installed))
-    assert find_certificate(INFO, installed, DEVICE)[0].kit_version == "0.1"
+    assert find_certificate(INFO, installed, DEVICE, {})[0].kit_version == "0.1"
     ship(installed, fitting(installed, version="0.9"))
-    assert find_certificate(INFO, installed, DEVICE)[0].kit_version == "user"
+    assert find_certificate(INFO, installed, DEVICE, {})[0].kit_version == "user"
 
 
 MAJOR, MINOR = API_VERSION
 MISFITS = {
-    "provider": ({"provider": "other"}, "uncertified: no certificate of 'toy' grants it$"),
+    "provider": ({"provider": "other"}, "it has no certificate"),
     "distribution": ({"distribution": "ep-other"}, "it is for ep-other 1.0, installed is ep-toy"),
     "version": ({"version": "0.9"}, "it is for ep-toy 0.9, installed is ep-toy 1.0"),
     "api": ({"api_from": [0, 1], "api_until": [0, 9]}, "provider API"),
     "device": ({"device_fingerprint": "avx512"}, "for device 'avx512', not 'avx2/1.0'"),
+    "option": ({"options": {"precision": "f16"}}, "it is for option precision=f16, not None"),
     "content": ({"content_hash": "sha256:00"}, "files have changed"),
 }
 
@@ -218,15 +222,32 @@ MISFITS = {
 def test_a_certificate_for_something_else_is_not_taken(installed, case):
     changes, reason = MISFITS[case]
     ship(installed, {**fitting(installed), **changes})
-    certificate, text = find_certificate(INFO, installed, DEVICE)
+    certificate, text = find_certificate(INFO, installed, DEVICE, {})
     assert certificate is None
-    assert text.startswith("uncertified: no certificate of 'toy' grants it")
+    assert text.startswith("uncertified: run `ep certify toy` (")
     assert re.search(reason, text)
+
+
+def test_a_certificate_holds_for_the_numerics_options_it_was_made_with(installed):
+    specs = {
+        "precision": OptionSpec("f32", "the precision", numerics=True),
+        "threads": OptionSpec(1, "the number of threads"),
+    }
+    info = ProviderInfo("toy", "1.0", API_VERSION, options=specs)
+    ship(installed, fitting(installed, options={"precision": "f32"}))
+    for options, reason in [
+        ({"precision": "f32", "threads": 1}, ""),
+        ({"precision": "f32", "threads": 8}, ""),
+        ({"precision": "f16", "threads": 1}, "it is for option precision=f32, not f16"),
+    ]:
+        found, text = find_certificate(info, installed, DEVICE, options)
+        assert (found is not None) is (not reason)
+        assert reason in text
 
 
 def test_a_broken_certificate_is_part_of_the_reason(installed):
     ship(installed, "{")
-    certificate, reason = find_certificate(INFO, installed, DEVICE)
+    certificate, reason = find_certificate(INFO, installed, DEVICE, {})
     assert certificate is None
     assert "cpu.json: can't read" in reason
 
@@ -239,7 +260,7 @@ def test_the_api_range_has_both_ends_in_it(installed, monkeypatch):
         ((1, 4), (2, 0), False),
     ]:
         ship(installed, fitting(installed, api_from=list(start), api_until=list(end)))
-        assert (find_certificate(INFO, installed, DEVICE)[0] is not None) is fits
+        assert (find_certificate(INFO, installed, DEVICE, {})[0] is not None) is fits
 
 
 # ---------------------------------------------------------------- content hash
@@ -334,50 +355,50 @@ def test_rows_grant_by_operator_version_and_types(
     installed, op_type, inputs, outputs, version, reason
 ):
     ship(installed, fitting(installed))
-    grants = grants_for(INFO, installed, DEVICE, CertificatePolicy.ENFORCE)
+    grants = grants_for(INFO, installed, DEVICE, {}, CertificatePolicy.ENFORCE)
     granted, text = grants(*graph_of(op_type, inputs, outputs, version))
     assert granted is (reason == "")
     assert reason in text
-    assert granted or text.startswith("uncertified: no certificate of 'toy' grants it")
+    assert granted or text.startswith("uncertified: run `ep certify toy` (no row for ")
 
 
 def test_another_domain_has_rows_of_its_own(installed):
     ship(installed, fitting(installed))
-    grants = grants_for(INFO, installed, DEVICE, CertificatePolicy.ENFORCE)
+    grants = grants_for(INFO, installed, DEVICE, {}, CertificatePolicy.ENFORCE)
     graph, node = graph_of("Gather", [FLOAT, INT64], [FLOAT], domain="com.toy")
     assert grants(graph, node) == (
         False,
-        "uncertified: no certificate of 'toy' grants it (no row for com.toy.Gather)",
+        "uncertified: run `ep certify toy` (no row for com.toy.Gather)",
     )
 
 
 def test_enforce_without_a_certificate_grants_nothing(installed):
-    grants = grants_for(INFO, installed, DEVICE, CertificatePolicy.ENFORCE)
+    grants = grants_for(INFO, installed, DEVICE, {}, CertificatePolicy.ENFORCE)
     graph, node = graph_of("Relu", [FLOAT], [FLOAT])
-    assert grants(graph, node) == (False, "uncertified: no certificate of 'toy' grants it")
+    assert grants(graph, node) == (False, UNCERTIFIED)
 
 
 def test_warn_grants_and_says_so(installed, caplog):
     with caplog.at_level(logging.WARNING, "ep_core"):
-        grants = grants_for(INFO, installed, DEVICE, CertificatePolicy.WARN)
-    assert "provider 'toy': uncertified: no certificate of 'toy' grants it" in caplog.text
+        grants = grants_for(INFO, installed, DEVICE, {}, CertificatePolicy.WARN)
+    assert f"provider 'toy': {UNCERTIFIED}" in caplog.text
     graph, node = graph_of("Relu", [FLOAT], [FLOAT])
-    assert grants(graph, node) == (True, "uncertified: no certificate of 'toy' grants it")
+    assert grants(graph, node) == (True, UNCERTIFIED)
 
 
 def test_off_grants_everything_and_looks_for_nothing(installed, monkeypatch):
     monkeypatch.setattr("ep_core.discovery.certificate.find_certificate", None)
-    grants = grants_for(INFO, installed, DEVICE, CertificatePolicy.OFF)
+    grants = grants_for(INFO, installed, DEVICE, {}, CertificatePolicy.OFF)
     assert grants(*graph_of("Relu", [FLOAT], [FLOAT])) == (True, "")
 
 
 def test_the_policy_comes_from_the_environment(monkeypatch):
     monkeypatch.delenv("EP_CERTIFICATE_POLICY", raising=False)
-    assert certificate_policy() is CertificatePolicy.OFF
+    assert certificate_policy() is CertificatePolicy.ENFORCE
     for policy in CertificatePolicy:
         monkeypatch.setenv("EP_CERTIFICATE_POLICY", policy.value)
         assert certificate_policy() is policy
-        assert grants_for(INFO, None, DEVICE).policy is policy
+        assert grants_for(INFO, None, DEVICE, {}).policy is policy
     monkeypatch.setenv("EP_CERTIFICATE_POLICY", "enforced")
     with pytest.raises(OptionError, match="Did you mean 'enforce'"):
         certificate_policy()

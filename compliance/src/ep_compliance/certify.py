@@ -12,15 +12,18 @@ from typing import Any
 
 from ep_compliance.results import Results
 from ep_compliance.rows import granted_rows
-from ep_core.contracts import API_VERSION
-from ep_core.discovery.certificate import content_hash
+from ep_core.contracts import API_VERSION, ProviderInfo
+from ep_core.discovery.certificate import content_hash, numerics_options
 from ep_core.discovery.certificate_file import read_certificate
+from ep_core.discovery.options import parse_options
 from ep_core.errors import CertificateError
 
-__all__ = ["canonical", "certificate_of", "file_name", "user_folder", "write_certificate"]
+__all__ = ["canonical", "certificate_of", "file_name", "write_certificate"]
 
 
-def certificate_of(results: Results, distribution: Distribution) -> dict[str, Any]:
+def certificate_of(
+    results: Results, distribution: Distribution, info: ProviderInfo
+) -> dict[str, Any]:
     """Return the certificate that a run earns, as JSON data.
 
     Raises:
@@ -46,7 +49,9 @@ def certificate_of(results: Results, distribution: Distribution) -> dict[str, An
         "kit_version": results.kit_version,
         "cases_hash": results.cases_hash,
         "results_hash": results.results_hash,
-        "options": dict(sorted(results.target.options.items())),
+        "level": results.level.name.lower(),
+        "date": results.date,
+        "options": numerics_options(info, parse_options(info, results.target.options)),
         "waivers": [waiver.record for waiver in sorted(results.waivers, key=lambda w: w.id)],
         "rows": [row.record for row in rows],
     }
@@ -67,13 +72,6 @@ def file_name(certificate: Mapping[str, Any]) -> str:
     """Provider and device, so that certificates for several devices lie side by side."""
     device = "".join(c if c.isalnum() else "-" for c in str(certificate["device_fingerprint"]))
     return f"{certificate['provider']}-{device.strip('-')[:60]}.json"
-
-
-def user_folder() -> Path:
-    """Where the core looks for certificates that aren't in a provider's package."""
-    shared = os.environ.get("XDG_DATA_HOME")
-    base = Path(shared) if shared else Path.home() / ".local" / "share"
-    return base / "ep_core" / "certificates"
 
 
 def write_certificate(certificate: Mapping[str, Any], folder: Path) -> Path:

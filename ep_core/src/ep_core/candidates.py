@@ -7,8 +7,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ep_core.contracts import ExecutionProvider, ProviderInfo
-from ep_core.discovery.certificate import CertificatePolicy, Grants, grants_for
+from ep_core.contracts import ProviderInfo
+from ep_core.discovery.certificate import grants_for
 from ep_core.discovery.options import parse_options, select_device
 from ep_core.discovery.registry import ProviderState, registry
 from ep_core.errors import OptionError, ProviderNotFoundError, ProviderUnavailableError
@@ -137,7 +137,10 @@ def _open(name: str, given: dict[str, Any], options: SessionOptions, *, named: b
     parsed = parse_options(info, own)
     provider = registry().create(name, given)
     try:
-        grants = _grants(name, provider, options.certificate_policy)
+        distribution = registry().distribution(name)
+        grants = grants_for(
+            provider.info, distribution, provider.device, parsed, options.certificate_policy
+        )
     except BaseException:
         provider.close()
         raise
@@ -166,7 +169,3 @@ def _with_unique_names(opened: list[Candidate]) -> list[Candidate]:
             )
         result.append(candidate.renamed(name))
     return result
-
-
-def _grants(name: str, provider: ExecutionProvider, policy: CertificatePolicy | None) -> Grants:
-    return grants_for(provider.info, registry().distribution(name), provider.device, policy)

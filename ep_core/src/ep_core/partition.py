@@ -171,9 +171,12 @@ def _unplaced_error(unplaced: list[tuple[Node, dict[str, str]]]) -> PlacementErr
     rest = len(unplaced) - _MAX_LISTED
     if rest > 0:
         lines.append(f"\n  and {rest} more")
+    fix = "Add a provider that supports them, or remove them from the model."
+    if any(r.startswith("uncertified") for _, reasons in unplaced for r in reasons.values()):
+        fix += " To run without proof, set the certificate policy to 'warn' or 'off'."
     return PlacementError(
         f"{len(unplaced)} node(s) can't run on any of the session's providers:" + "".join(lines),
-        fix="Add a provider that supports them, or remove them from the model.",
+        fix=fix,
     )
 
 

@@ -30,7 +30,8 @@ def test_one_device_with_an_honest_fingerprint():
     (device,) = factory.devices()
     assert (device.provider, device.id, device.kind) == ("cpu", "0", "cpu")
     assert device.name
-    assert np.__version__ in device.fingerprint
+    assert device.fingerprint.endswith("; numpy " + np.__version__.partition(".")[0])
+    assert device.properties["numpy"] == np.__version__
     assert factory.why_unavailable() is None
 
 

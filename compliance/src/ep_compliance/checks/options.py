@@ -8,7 +8,7 @@ from typing import Any
 from ep_compliance.bench import Bench
 from ep_compliance.checks import check
 from ep_compliance.findings import Broken, text_of
-from ep_core.contracts import ProviderFeatures
+from ep_core.contracts import Numerics, ProviderFeatures
 from ep_core.discovery.plugins import check_devices, check_provider
 from ep_core.errors import ContractError, OptionError
 from ep_core.types import HOST_MEMORY
@@ -118,6 +118,10 @@ def identity(bench: Bench) -> None:
 
 
 def _check_features(features: ProviderFeatures) -> None:
-    for name in features.__slots__:
-        if not isinstance(getattr(features, name), bool):
+    if not isinstance(features.numerics, Numerics):
+        raise Broken("feature 'numerics' is no Numerics")
+    declared = {name: getattr(features, name) for name in features.__slots__ if name != "numerics"}
+    declared |= {name: getattr(features.numerics, name) for name in Numerics.__slots__}
+    for name, value in declared.items():
+        if not isinstance(value, bool):
             raise Broken(f"feature {name!r} is no bool")

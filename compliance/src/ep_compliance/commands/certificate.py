@@ -10,6 +10,7 @@ from pathlib import Path
 from ep_core.contracts import Command
 from ep_core.discovery.certificate import find_certificate
 from ep_core.discovery.certificate_file import Certificate, CertificateRow, read_certificate
+from ep_core.discovery.options import parse_options
 from ep_core.discovery.registry import registry
 from ep_core.errors import CertificateError
 from ep_core.hookspecs import hookimpl
@@ -94,16 +95,17 @@ def _verify(provider: str, device_id: str) -> int:
     status = registry().status(provider)
     factory = registry().factory(provider)
     distribution = registry().distribution(provider)
+    options = parse_options(factory.info, {})
     devices = [d for d in status.devices if not device_id or d.id == device_id]
     if not devices:
         known = ", ".join(device.id for device in status.devices)
         raise CertificateError(f"{provider!r} has no device {device_id!r}", fix=f"Known: {known}.")
     missing = 0
     for device in devices:
-        found, reason = find_certificate(factory.info, distribution, device)
+        found, reason = find_certificate(factory.info, distribution, device, options)
         if found is None:
             missing += 1
-            _say(f"device {device.id}: {reason}. `ep certify {provider}` makes one.")
+            _say(f"device {device.id}: {reason}")
         else:
             _say(f"device {device.id}: certified, {len(found.rows)} rows")
     return 1 if missing else 0

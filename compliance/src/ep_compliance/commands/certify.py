@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ep_compliance.cases import Level
 from ep_compliance.certification import Plan, certify
-from ep_compliance.certify import certificate_of, user_folder, write_certificate
+from ep_compliance.certify import certificate_of, write_certificate
 from ep_compliance.collection import collect_jobs, matches
 from ep_compliance.jobs import Target
 from ep_compliance.outcomes import Outcome, Verdict
@@ -19,6 +19,7 @@ from ep_compliance.reports import dumps, json_report, junit_report, summary
 from ep_compliance.results import BAD, Results
 from ep_compliance.waivers import read_waivers
 from ep_core.contracts import Command
+from ep_core.discovery.certificate import user_folder
 from ep_core.discovery.options import parse_options, select_device
 from ep_core.discovery.registry import registry
 from ep_core.errors import CertificateError, OptionError
@@ -154,7 +155,9 @@ def _give(results: Results, plan: Plan) -> int:
     """Install the certificate if there is one to give; the exit code tells of failures too."""
     if plan.distribution is None:
         raise CertificateError("a provider registered by hand can't have a certificate")
-    certificate = certificate_of(results, plan.distribution)
+    certificate = certificate_of(
+        results, plan.distribution, registry().factory(plan.target.provider).info
+    )
     path = write_certificate(certificate, user_folder())
     _say(f"certificate with {len(certificate['rows'])} rows: {path}")
     return 0 if results.passed else 1

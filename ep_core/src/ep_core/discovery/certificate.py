@@ -10,10 +10,11 @@ import enum
 import hashlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ep_core.contracts import API_VERSION, ProviderInfo
 from ep_core.discovery.certificate_file import Certificate, CertificateRow, read_certificate
@@ -35,7 +36,9 @@ __all__ = [
     "content_hash",
     "find_certificate",
     "grants_for",
+    "numerics_options",
     "read_certificate",
+    "user_folder",
 ]
 
 _LOG = logging.getLogger("ep_core")
@@ -49,7 +52,7 @@ class CertificatePolicy(enum.Enum):
     OFF = "off"
 
 
-DEFAULT_POLICY = CertificatePolicy.OFF
+DEFAULT_POLICY = CertificatePolicy.ENFORCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,46 +107,72 @@ def grants_for(
     info: ProviderInfo,
     distribution: Distribution | None,
     device: DeviceInfo,
+    options: Mapping[str, Any],
     policy: CertificatePolicy | None = None,
 ) -> Grants:
     """Look a provider's certificate up, unless the policy is off; None is the policy in force.
+
+    Args:
+        options: parsed values of all options of the provider.
 
     Under `warn` a missing certificate is logged here, once per provider that is opened.
     """
     policy = policy or certificate_policy()
     if policy is CertificatePolicy.OFF:
         return Grants(policy)
-    certificate, reason = find_certificate(info, distribution, device)
+    certificate, reason = find_certificate(info, distribution, device, options)
     if certificate is None and policy is CertificatePolicy.WARN:
         _LOG.warning("provider %r: %s", info.name, reason)
     return Grants(policy, certificate, reason)
 
 
 def find_certificate(
-    info: ProviderInfo, distribution: Distribution | None, device: DeviceInfo
+    info: ProviderInfo,
+    distribution: Distribution | None,
+    device: DeviceInfo,
+    options: Mapping[str, Any],
 ) -> tuple[Certificate | None, str]:
     """Return the first certificate that fits, or None and why.
 
-    Looked for as `certificates/*.json` among the distribution's files, then in the user's folder
-    `XDG_DATA_HOME/ep_core/certificates` (`~/.local/share/...`). A file that can't be read or
-    doesn't fit is part of the reason and never raises.
+    Looked for as `certificates/*.json` among the distribution's files, then in `user_folder()`. A
+    file that can't be read or doesn't fit is part of the reason and never raises.
     """
-    advice = f"uncertified: no certificate of {info.name!r} grants it"
     if distribution is None:
-        return None, f"{advice} (a provider registered by hand can't have a certificate)"
+        return None, (
+            "uncertified: a provider registered by hand can't have a certificate;"
+            " set certificate_policy to 'off'"
+        )
+    advice = _advice(info.name)
     notes = []
+    numerics = numerics_options(info, options)
     for path in [*_shipped(distribution), *_of_user()]:
         try:
-            certificate = read_certificate(path)
+            certificate = _read(path)
             if certificate.provider != info.name:
                 continue
-            misfit = _misfit(certificate, distribution, device)
+            misfit = _misfit(certificate, distribution, device, numerics)
         except CertificateError as error:
             misfit = str(error)
         if not misfit:
             return certificate, ""
         notes.append(f"{path.name}: {misfit}")
-    return None, f"{advice} ({'; '.join(notes)})" if notes else advice
+    return None, f"{advice} ({'; '.join(notes) or 'it has no certificate'})"
+
+
+def numerics_options(info: ProviderInfo, options: Mapping[str, Any]) -> dict[str, str]:
+    """The options that a certificate is bound to, with their values as text."""
+    return {name: str(options[name]) for name, spec in info.options.items() if spec.numerics}
+
+
+def user_folder() -> Path:
+    """Where a user's own certificates lie: `XDG_DATA_HOME/ep_core/certificates`.
+
+    Raises:
+        RuntimeError: there is neither that variable nor a home.
+    """
+    shared = os.environ.get("XDG_DATA_HOME")
+    base = Path(shared) if shared else Path.home() / ".local" / "share"
+    return base / "ep_core" / "certificates"
 
 
 def content_hash(distribution: Distribution) -> str:
@@ -158,8 +187,21 @@ def content_hash(distribution: Distribution) -> str:
     files = {n: p for n, p in package_files(distribution).items() if not _is_certificate(n)}
     if not files:
         raise CertificateError("the distribution lists no files", fix="Install it from a wheel.")
-    digest = hashlib.sha256()
+    stamped = []
     for name, path in sorted(files.items()):
+        try:
+            state = path.stat()
+        except OSError as error:
+            raise CertificateError(f"can't read {name}: {error}", fix="Reinstall it.") from error
+        stamped.append((name, path, state.st_size, state.st_mtime_ns))
+    return _hash(tuple(stamped))
+
+
+@lru_cache(maxsize=64)
+def _hash(files: tuple[tuple[str, Path, int, int], ...]) -> str:
+    """Hash files by name; size and time are there so that a change isn't missed."""
+    digest = hashlib.sha256()
+    for name, path, *_ in files:
         try:
             with path.open("rb") as file:
                 content = hashlib.file_digest(file, "sha256").hexdigest()
@@ -169,20 +211,36 @@ def content_hash(distribution: Distribution) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
+def _read(path: Path) -> Certificate:
+    """`read_certificate`, once per state of the file."""
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise CertificateError(f"can't read {path}: {error}") from error
+    return _read_once(path, state.st_size, state.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _read_once(path: Path, size: int, time: int) -> Certificate:
+    return read_certificate(path)
+
+
 def _is_certificate(name: str) -> bool:
-    return name.endswith(".json") and "certificates" in name.split("/")[-2:-1]
+    return name.endswith((".json", ".json.sig")) and "certificates" in name.split("/")[-2:-1]
 
 
 def _shipped(distribution: Distribution) -> list[Path]:
     files = package_files(distribution)
-    return [path for name, path in sorted(files.items()) if _is_certificate(name)]
+    return [
+        path
+        for name, path in sorted(files.items())
+        if _is_certificate(name) and name.endswith(".json")
+    ]
 
 
 def _of_user() -> list[Path]:
     try:
-        shared = os.environ.get("XDG_DATA_HOME")
-        base = Path(shared) if shared else Path.home() / ".local" / "share"
-        return sorted((base / "ep_core" / "certificates").glob("*.json"))
+        return sorted(user_folder().glob("*.json"))
     except (OSError, RuntimeError):
         return []
 
@@ -190,7 +248,16 @@ def _of_user() -> list[Path]:
 # ---------------------------------------------------------------- matching
 
 
-def _misfit(certificate: Certificate, distribution: Distribution, device: DeviceInfo) -> str:
+def _advice(provider: str) -> str:
+    return f"uncertified: run `ep certify {provider}`"
+
+
+def _misfit(
+    certificate: Certificate,
+    distribution: Distribution,
+    device: DeviceInfo,
+    numerics: Mapping[str, str],
+) -> str:
     """Why a certificate isn't for what is installed here, or nothing; the dear check comes last."""
     installed = f"{distribution.metadata['Name']} {distribution.version}"
     bound = f"{certificate.distribution} {certificate.version}"
@@ -200,6 +267,10 @@ def _misfit(certificate: Certificate, distribution: Distribution, device: Device
         return f"it is for provider API {certificate.api_from} to {certificate.api_until}"
     if certificate.device_fingerprint != device.fingerprint:
         return f"it is for device {certificate.device_fingerprint!r}, not {device.fingerprint!r}"
+    for name in sorted(numerics.keys() | certificate.options.keys()):
+        made, now = certificate.options.get(name), numerics.get(name)
+        if made != now:
+            return f"it is for option {name}={made}, not {now}"
     if certificate.content_hash != content_hash(distribution):
         return "the installed files have changed since it was made"
     return ""
@@ -207,8 +278,8 @@ def _misfit(certificate: Certificate, distribution: Distribution, device: Device
 
 def _refusal(certificate: Certificate, graph: Graph, node: Node) -> str:
     """Why no row grants the node, or nothing."""
-    advice = f"uncertified: no certificate of {certificate.provider!r} grants it"
-    rows = [r for r in certificate.rows if (r.domain, r.op_type) == (node.domain, node.op_type)]
+    advice = _advice(certificate.provider)
+    rows = certificate.by_operator.get((node.domain, node.op_type))
     if not rows:
         return f"{advice} (no row for {node.key})"
     rows = [row for row in rows if row.since <= node.since_version <= row.until]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -36,7 +37,7 @@ class CertificateRow:
     predicate: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Certificate:
     """One certificate file: what it is bound to, and the rows it grants.
 
@@ -45,7 +46,9 @@ class Certificate:
         api_from, api_until: versions of the provider API it holds for, both ends included.
         device_fingerprint: `DeviceInfo.fingerprint` of the device it was made on.
         kit_version, cases_hash, results_hash, waivers: how it came about, for a person to read.
-        options: the provider's options that bear on numerics, as they were.
+        level: how thorough the run was: `mustpass`, `full` or `soak`.
+        date: the day it was made, as `2030-12-31`.
+        options: the provider's options that bear on numerics, with their values as text.
     """
 
     provider: str
@@ -58,9 +61,19 @@ class Certificate:
     kit_version: str
     cases_hash: str
     results_hash: str
+    level: str
+    date: str
     options: Mapping[str, Any]
     waivers: tuple[Any, ...]
     rows: tuple[CertificateRow, ...]
+
+    @cached_property
+    def by_operator(self) -> Mapping[tuple[str, str], Sequence[CertificateRow]]:
+        """Rows by domain and operator."""
+        found: dict[tuple[str, str], list[CertificateRow]] = {}
+        for row in self.rows:
+            found.setdefault((row.domain, row.op_type), []).append(row)
+        return found
 
 
 def read_certificate(path: Path) -> Certificate:

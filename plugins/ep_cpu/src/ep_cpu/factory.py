@@ -23,6 +23,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 _TELLING_FLAGS = ("avx512f", "avx2", "fma", "avx", "sse4_2", "sve2", "sve", "asimd", "neon")
 
 _VENDORS = {"AuthenticAMD": "AMD", "GenuineIntel": "Intel"}
+_ARCHITECTURES = {"amd64": "x86_64", "aarch64": "arm64"}
 
 
 def make_factory() -> ProviderFactory:
@@ -49,7 +50,7 @@ def _devices() -> Sequence[DeviceInfo]:
     facts = _processor()
     machine = platform.machine()
     instructions = "+".join(flag for flag in _TELLING_FLAGS if flag in facts["flags"].split())
-    architecture = f"{machine}+{instructions}" if instructions else machine
+    architecture = _ARCHITECTURES.get(machine.lower(), machine.lower())
     vendor = facts["vendor_id"]
     return (
         DeviceInfo(
@@ -58,8 +59,15 @@ def _devices() -> Sequence[DeviceInfo]:
             kind="cpu",
             vendor=_VENDORS.get(vendor, vendor),
             name=facts["model name"] or platform.processor() or machine,
-            fingerprint=f"{architecture}; numpy {np.__version__}",
-            properties={"architecture": machine, "system": platform.system()},
+            # Kernels are written in numpy's operations. Its releases, and the instructions that it
+            # finds, change the last bits of a sum, which every tolerance allows.
+            fingerprint=f"{architecture}; numpy {np.__version__.partition('.')[0]}",
+            properties={
+                "architecture": machine,
+                "instructions": instructions,
+                "numpy": np.__version__,
+                "system": platform.system(),
+            },
         ),
     )
 
