@@ -1,5 +1,5 @@
 # Every target sets itself up: it needs Python 3.11 or newer and make, nothing else.
-#   make demo | test | check | bench | docs | clean | help
+#   make demo | test | check | certify | bench | docs | clean | help
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -12,7 +12,7 @@ PROJECTS := pyproject.toml $(wildcard */pyproject.toml plugins/*/pyproject.toml)
 
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
-.PHONY: help demo test check bench docs format clean
+.PHONY: help demo test check certify bench docs format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -31,6 +31,15 @@ check: $(READY) ## Lint, format, types, import rules, size of the core, links in
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/check_core_size.py
 	$(BIN)/python scripts/check_docs.py
+	$(BIN)/python scripts/check_certificates.py
+
+certify: $(READY) ## Renew the certificates of our own providers, and the tables made from them
+	rm -f plugins/*/src/*/certificates/*.json ep_sdk/src/ep_sdk/certificates/*.json
+	$(BIN)/ep certify cpu --jobs $(JOBS) --out .cache/compliance/cpu \
+		--certificate-folder plugins/ep_cpu/src/ep_cpu/certificates
+	$(BIN)/ep certify simulator --jobs $(JOBS) --out .cache/compliance/simulator \
+		--certificate-folder ep_sdk/src/ep_sdk/certificates
+	$(BIN)/python scripts/write_support_tables.py
 
 bench: $(READY) ## Measure import cost, cost of a run, and real models beside ONNX Runtime
 	$(BIN)/python benchmarks/run.py

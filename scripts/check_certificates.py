@@ -1,7 +1,7 @@
-"""Holds the certificates in this repository fresh: each provider that can run here has one that
-fits the files as they are, made by a full run of the cases as they are.
+"""Holds the certificates in this repository fresh.
 
-`make certify` renews them.
+Each provider that runs on any machine has one that fits its files as they are, made by a full run
+of the cases as they are. `make certify` renews them.
 """
 
 from __future__ import annotations

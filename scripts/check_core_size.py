@@ -17,7 +17,11 @@ LIMITS = {
     "": 3000,  # contracts, placement, plans, execution, sessions: what a provider author reads
     "loading": 1800,
     "discovery": 1150,
+    "artifacts": 370,
+    "binding": 1220,
     "passes": 2500,
+    "profiling": 390,
+    "placement": 1130,
 }
 FREE = {
     tokenize.COMMENT,

@@ -49,6 +49,9 @@ FAMILY = "'DejaVu Sans Mono', Menlo, Consolas, 'Liberation Mono', monospace"
 MODELS = {"vad.onnx": "speech", "files.onnx": "file-type", "marks.onnx": "arabic-marks"}
 """Names in the pictures, and those of the manifest."""
 
+CERTIFICATES = {"cpu.json": "plugins/ep_cpu/src/ep_cpu/certificates"}
+"""Names in the pictures, and the folders that have one."""
+
 VAD = "--input sr=16000 --input state=0 --shape input=1,576"
 LETTERS = "--input input=150,161,174,3,149,173,173,176"
 
@@ -75,6 +78,8 @@ ALL = (
     Picture("ep-bench", f"ep bench vad.onnx {VAD} --vs onnxruntime"),
     Picture("ep-progress", f"ep bench vad.onnx {VAD} --duration 4", until=r" [56]\d%"),
     Picture("ep-compare", f"ep compare marks.onnx cpu onnxruntime {LETTERS} --layers"),
+    Picture("ep-certify", "ep certify simulator --level mustpass"),
+    Picture("ep-certificate", "ep certificate show cpu.json --op 'Conv*'"),
 )
 
 
@@ -131,6 +136,7 @@ def record(picture: Picture, folder: Path) -> Screen:
             "PATH": folders,
             "TERM": "xterm-256color",
             "COLUMNS": str(COLUMNS),
+            "XDG_DATA_HOME": "data",
         }
         environment = {k: v for k, v in environment.items() if not k.endswith("_NUM_THREADS")}
         environment.pop("NO_COLOR", None)
@@ -232,6 +238,9 @@ def main() -> int:
         folder = Path(temporary)
         for name, model in MODELS.items():
             shutil.copyfile(fetch(model), folder / name)
+        for name, source in CERTIFICATES.items():
+            for path in sorted((ROOT / source).glob("*.json"))[:1]:
+                shutil.copyfile(path, folder / name)
         for picture in ALL:
             if not names or picture.name in names:
                 target = PICTURES / f"{picture.name}.svg"

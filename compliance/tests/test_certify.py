@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from zoo_cases import CASES
 
 from ep_compliance.cases import Case, Level, Subject
-from ep_compliance.certify import canonical, certificate_of, write_certificate
+from ep_compliance.certify import canonical, certificate_of, file_name, write_certificate
 from ep_compliance.checks import all_checks
 from ep_compliance.jobs import Target
 from ep_compliance.outcomes import Outcome, Verdict
@@ -192,6 +192,12 @@ def test_the_core_reads_what_is_written(tmp_path):
     assert found.rows[0].op_type == "Relu"
     assert path.name == "simulator-simulator-0-1-0.json"
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_options_are_part_of_the_name():
+    named = {"provider": "toy", "device_fingerprint": "chip 1", "options": {"precision": "f16"}}
+    assert file_name(named) == "toy-chip-1-precision-f16.json"
+    assert file_name({**named, "options": {}}) == "toy-chip-1.json"
 
 
 def test_there_is_no_certificate_without_the_contracts():

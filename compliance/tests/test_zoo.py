@@ -5,17 +5,21 @@ from __future__ import annotations
 import re
 
 import pytest
+import zoo_artifacts  # noqa: F401 - it adds its animals to the tables
+import zoo_claims  # noqa: F401 - likewise
+import zoo_soak
+import zoo_transfers  # noqa: F401 - likewise
 from zoo_base import CorrectProvider, factory_of
 from zoo_cases import CASES
 from zoo_device import DEVICE
+from zoo_factories import FACTORIES
 from zoo_host import HOST, clean_up
+from zoo_placement import ControlFlow
 
 from ep_compliance.bench import Bench
-from ep_compliance.checks import all_checks
+from ep_compliance.checks import all_checks, soak
 from ep_compliance.judging import examine
 from ep_compliance.outcomes import Outcome
-from ep_core.contracts import OptionSpec
-from ep_core.types import DeviceInfo
 from ep_sdk.factory import StandardFactory
 from ep_sdk.simulator import INFO
 from ep_sdk.simulator import ep_provider_factory as simulator_factory
@@ -26,7 +30,16 @@ from ep_sdk.simulator.provider import SimulatorProvider
 def keeper():
     yield
     clean_up()
+    zoo_soak.clean_up()
 
+
+CATCH_NOTHING_HERE = {
+    "artifacts/options": "its defect is an option's, in test_artifact_checks.py",
+    "artifacts/session-hits": "its animals have to be installed, in test_artifact_checks.py",
+    "artifacts/session-misses": "the core keeps artifacts apart, a provider has no part in it",
+    "artifacts/session-folders": "the folder is the core's, a provider has no part in it",
+}
+"""Checks without a defect in the tables, and why."""
 
 ACCEPTABLE = (Outcome.PASS, Outcome.UNSUPPORTED)
 
@@ -82,40 +95,35 @@ def test_a_correct_provider_is_really_tried():
         assert len(passed) >= len(CASES) - 1
 
 
-# ---------------------------------------------------------------- broken factories
-
-
-def _bench_of(factory):
-    return Bench(factory, factory.devices()[0])
-
-
-def test_an_option_that_refuses_its_default():
-    options = {"level": OptionSpec("high", "how much", int)}
-    bench = _bench_of(factory_of(CorrectProvider, options=options))
-    assert judged(bench, "options/defaults")[0] is Outcome.FAIL
-
-
-def test_an_option_that_raises_something_else():
-    options = {"level": OptionSpec(1, "how much", lambda value: value + 1 - 1)}
-    bench = _bench_of(factory_of(CorrectProvider, options=options))
-    outcome, reason = judged(bench, "options/wrong-values")
+@pytest.mark.parametrize("name", FACTORIES)
+def test_a_broken_factory_is_caught(name):
+    factory, caught_by, saying = FACTORIES[name]
+    outcome, reason = judged(Bench(factory, factory.devices()[0]), caught_by)
     assert outcome is Outcome.FAIL
-    assert "raises TypeError" in reason
+    assert re.search(saying, reason), reason
 
 
-def test_devices_that_change():
-    fingerprints = iter(f"zoo-{n}" for n in range(100))
-
-    def devices():
-        return [DeviceInfo("zoo", "0", "cpu", fingerprint=next(fingerprints))]
-
-    bench = _bench_of(factory_of(CorrectProvider, list_devices=devices))
-    outcome, reason = judged(bench, "life/devices")
-    assert outcome is Outcome.FAIL
-    assert "differently" in reason
+def test_every_check_catches_a_defect():
+    """A check that catches nothing proves nothing."""
+    tables = (*HOST.values(), *DEVICE.values(), *FACTORIES.values())
+    catching = {caught_by for _, caught_by, _ in tables}
+    assert catching <= {*CASES, *all_checks()}
+    assert sorted(set(all_checks()) - catching - set(CATCH_NOTHING_HERE)) == []
+    assert sorted(catching & set(CATCH_NOTHING_HERE)) == []
 
 
-def test_a_device_without_a_fingerprint():
-    device = DeviceInfo("zoo", "0", "cpu")
-    bench = _bench_of(factory_of(CorrectProvider, list_devices=lambda: [device]))
-    assert judged(bench, "life/devices")[0] is Outcome.FAIL
+# ---------------------------------------------------------------- soak, in small
+
+
+@pytest.fixture(autouse=True)
+def short_soak(monkeypatch):
+    """Fewer cycles; what fills up once counts for more of what is left then."""
+    monkeypatch.setattr(soak, "CYCLES", 60)
+    monkeypatch.setattr(soak, "STORMS", 6)
+    monkeypatch.setattr(soak, "BYTES_PER_CYCLE", 2000)
+    monkeypatch.setattr(soak, "BYTES_PER_STORM", 20000)
+
+
+def test_control_flow_as_a_whole():
+    """None of the other providers takes it."""
+    assert judged(host_bench(ControlFlow), "placement/whole-bodies") == (Outcome.PASS, "")

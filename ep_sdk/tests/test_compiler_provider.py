@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
-from ep_core.contracts import API_VERSION, ProviderInfo, Support
+from ep_core.contracts import API_VERSION, ProviderFeatures, ProviderInfo, Support
 from ep_core.errors import (
     AllocationError,
     CompileError,
@@ -194,7 +194,7 @@ def test_errors_while_running(graph_of, error, expected, message):
     ("error", "expected", "message"),
     [
         (RuntimeError("unknown op"), CompileError, r"compile 'region' \(2 nodes\): .*unknown op"),
-        (MemoryError(), AllocationError, "compiling 'region' ran out of memory"),
+        (MemoryError(), AllocationError, "ran out of memory to compile 'region'"),
         (NotSupportedError("no such layout"), NotSupportedError, "no such layout"),
     ],
 )
@@ -237,3 +237,75 @@ def test_failing_to_release_is_reported(graph_of):
 def test_a_compiler_has_to_be_given():
     with pytest.raises(TypeError, match="compile_model"):
         open_provider(CompilerProvider)
+
+
+# ---------------------------------------------------------------- artifacts
+
+
+class StoringProvider(ReferenceProvider):
+    """Its artifacts are the models themselves."""
+
+    features = ProviderFeatures(concurrent_runs=False, artifacts=True)
+
+    def compile_model(self, model, subgraph):
+        return self.load(model.SerializeToString())
+
+    def import_model(self, artifact, subgraph):
+        return self.load(artifact)
+
+    def load(self, artifact):
+        from onnx.reference import ReferenceEvaluator
+
+        evaluator = ReferenceEvaluator(onnx.load_from_string(artifact))
+
+        def run(feeds):
+            return dict(zip(evaluator.output_names, evaluator.run(None, feeds), strict=True))
+
+        return CompiledModel(run, export=lambda: artifact)
+
+
+def whole_of(graph):
+    return Subgraph.cut(graph, range(len(graph.nodes)), "region")
+
+
+def test_artifacts_go_out_and_come_in(graph_of):
+    graph = graph_of(CHAIN)
+    provider = open_provider(StoringProvider)
+    artifact = provider.export_partition(compile_all(provider, graph))
+    provider.close()
+    with pytest.raises(ProviderError, match="'vendor' is closed"):
+        provider.import_partition(whole_of(graph), artifact)
+    other = open_provider(StoringProvider)
+    part = other.import_partition(whole_of(graph), artifact)
+    np.testing.assert_array_equal(run(part, X, W)[0], np.maximum(X + W, 0))
+    assert other.export_partition(part) == artifact
+    other.close()
+    with pytest.raises(RunError, match="partition is closed"):
+        run(part, X, W)
+
+
+def test_a_vendor_that_refuses_an_artifact(graph_of):
+    provider = open_provider(StoringProvider)
+    with pytest.raises(CompileError, match=r"can't import 'region' \(2 nodes\): "):
+        provider.import_partition(whole_of(graph_of(CHAIN)), b"no model")
+
+
+def test_what_can_not_be_exported(graph_of):
+    plain = open_provider()
+    with pytest.raises(CompileError, match="the partition can't be exported"):
+        plain.export_partition(compile_all(plain, graph_of(CHAIN)))
+    with pytest.raises(CompileError, match="isn't one of provider 'vendor'"):
+        plain.export_partition(object())
+    with pytest.raises(CompileError, match="'vendor' imports no models"):
+        plain.import_partition(whole_of(graph_of(CHAIN)), b"")
+    provider = open_provider(StoringProvider)
+    part = compile_all(provider, graph_of(CHAIN))
+    part.close()
+    with pytest.raises(CompileError, match="the partition is closed"):
+        provider.export_partition(part)
+
+
+def test_failing_to_export_is_an_error_of_the_project(graph_of):
+    provider = vendor_of(dict, export=raising(OSError("device busy")))
+    with pytest.raises(CompileError, match="can't be exported: OSError: device busy"):
+        provider.export_partition(compile_all(provider, graph_of(CHAIN)))

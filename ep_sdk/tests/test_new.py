@@ -63,6 +63,18 @@ def test_the_package_says_who_it_is(tmp_path: Path, kind, vendor):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_the_compliance_suite_is_wired_in(tmp_path: Path, kind):
+    folder = create_project("my_chip", tmp_path, kind=kind)
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+    options = project["tool"]["pytest"]["ini_options"]
+    assert (options["ep_provider"], options["ep_level"]) == ("my_chip", "mustpass")
+    assert tomllib.loads((folder / options["ep_waivers"]).read_text(encoding="utf-8")) == {}
+    assert "ep-compliance[pytest]" in project["project"]["optional-dependencies"]["test"]
+    module = (folder / "tests/test_compliance.py").read_text(encoding="utf-8")
+    assert "from ep_compliance.suite import test_compliance" in module
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_new_package_passes_its_own_tests(tmp_path: Path, kind):
     folder = create_project("my_chip", tmp_path, kind=kind, vendor="Chips & Söhne")
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -73,7 +85,9 @@ def test_the_new_package_passes_its_own_tests(tmp_path: Path, kind):
         "EP_CACHE_DIR": str(tmp_path / "cache"),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    arguments = ["-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"]
+    # The kit and its settings are another package's; tests/test_new_provider.py has them.
+    arguments = ["-m", "pytest", "-q", "-W", "error", "-W", "ignore::pytest.PytestConfigWarning"]
+    arguments += ["-p", "no:cacheprovider", "tests/test_ep_my_chip.py"]
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
@@ -137,7 +151,7 @@ def test_the_prefix_is_not_part_of_the_name(tmp_path: Path):
         create_project("ep_chip", tmp_path)
 
 
-@pytest.mark.parametrize("name", ["core", "sdk", "tools"])
+@pytest.mark.parametrize("name", ["compliance", "core", "sdk", "tools"])
 def test_names_of_the_project_are_reserved(tmp_path: Path, name):
     with pytest.raises(OptionError, match="reserved"):
         create_project(name, tmp_path)

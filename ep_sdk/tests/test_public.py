@@ -10,6 +10,8 @@ import ep_sdk
 
 def test_public_names():
     assert ep_sdk.__all__ == [
+        "Arena",
+        "Chunk",
         "CompiledModel",
         "CompilerProvider",
         "Kernel",

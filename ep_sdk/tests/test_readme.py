@@ -32,6 +32,7 @@ MODEL = HEAD + '''g (float[2,3] x) => (float[3,2] y)
 }'''
 settings = SessionOptions()
 settings.disable_cpu_fallback = True
+settings.certificate_policy = "off"
 
 
 def open_session(text):

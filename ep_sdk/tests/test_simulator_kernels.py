@@ -310,6 +310,15 @@ def test_versions_before_broadcasting_are_not_claimed(simulator, graph_of):
     assert support.reason == "version 6 of Add: kernels cover 7..28"
 
 
+def test_a_latency_is_an_estimate_of_cost_and_nothing_else_is(simulator, graph_of):
+    graph = graph_of("(float[4] x) => (float[4] z) { y = Add(x, x) z = Identity(y) }")
+    assert [s.cost for s in simulator().get_capability(graph).nodes] == [None, None]
+    slow = simulator(kernel_latency_us=250)
+    assert [s.cost for s in slow.get_capability(graph).nodes] == [250e-6, 0.0]
+    refused = graph_of("(float[4] x) => (float[4] y) { y = Celu(x) }")
+    assert slow.get_capability(refused).nodes[0].cost is None
+
+
 @pytest.mark.parametrize(
     ("text", "arrays"),
     [

@@ -73,8 +73,10 @@ def test_device_to_device(simulator, to_device, to_host):
     assert zero.data_transfer.can_copy(zero.memory, HOST_MEMORY)
     assert not zero.data_transfer.can_copy(one.memory, HOST_MEMORY)
     assert not zero.data_transfer.can_copy(HOST_MEMORY, HOST_MEMORY)
-    foreign = MemoryInfo("gpu:0", MemoryKind.DEVICE)
-    assert not zero.data_transfer.can_copy(zero.memory, foreign)
+    for kind in MemoryKind:
+        foreign = MemoryInfo("gpu:0", kind)
+        assert not zero.data_transfer.can_copy(zero.memory, foreign)
+        assert not zero.data_transfer.can_copy(foreign, zero.memory)
 
     first, second = zero.create_stream(), one.create_stream()
     source = to_device(zero, first, np.float32([1, 2, 3]))
@@ -146,10 +148,12 @@ def test_releasing_in_stream_order_is_fine(simulator):
     device.data_transfer.copy(np.float32([1, 2, 3]), buffer, stream)
     device.data_transfer.copy(buffer, host, stream)
     device.allocator.release(buffer, stream)
-    assert device.allocator.stats().in_use_bytes == 12
+    assert device.allocator.stats().in_use_bytes == 0
+    other = device.allocator.allocate((3,), FLOAT)
+    assert other._block.chunk is not buffer._block.chunk
     stream.synchronize()
     np.testing.assert_array_equal(host, [1, 2, 3])
-    assert device.allocator.stats().in_use_bytes == 0
+    device.allocator.release(other)
 
 
 def test_only_its_own_buffers_come_back(simulator):
@@ -175,6 +179,8 @@ def test_statistics_count_every_byte(simulator):
     assert (stats.in_use_bytes, stats.peak_bytes) == (300, 340)
     assert (stats.allocations, stats.releases) == (2, 1)
     device.allocator.release(b)
+    assert device.allocator.stats().reserved_bytes == 768
+    device.close()
     assert device.allocator.stats().reserved_bytes == 0
 
 
@@ -191,12 +197,50 @@ def test_capacity_counts_aligned_bytes(simulator):
 
 def test_a_full_device_waits_for_releases_under_way(simulator):
     device = simulator(capacity=1024, copy_latency_us=30_000)
-    stream = device.create_stream()
+    stream, other = device.create_stream(), device.create_stream()
     first = device.allocator.allocate((256,), FLOAT, stream)
     device.data_transfer.copy(np.zeros(256, np.float32), first, stream)
+    event = stream.record()
     device.allocator.release(first, stream)
-    second = device.allocator.allocate((256,), FLOAT, stream)
-    device.allocator.release(second, stream)
+    assert not event.done()
+    second = device.allocator.allocate((256,), FLOAT, other)
+    assert event.done()
+    device.allocator.release(second, other)
+
+
+def test_memory_on_its_way_back_is_used_again_in_the_order_of_its_stream(simulator, to_host):
+    """The copy that is still queued reads the old bytes; the new owner sees poison."""
+    device = simulator(capacity=1024, copy_latency_us=20_000)
+    stream = device.create_stream()
+    old = device.allocator.allocate((200,), FLOAT, stream)
+    device.data_transfer.copy(np.full(200, 7, np.float32), old, stream)
+    read = np.zeros(200, np.float32)
+    device.data_transfer.copy(old, read, stream)
+    event = stream.record()
+    device.allocator.release(old, stream)
+    new = device.allocator.allocate((130,), FLOAT, stream)
+    assert not event.done()
+    fresh = to_host(device, stream, new)
+    assert (fresh.view(np.uint8) == POISON).all()
+    assert (read == 7).all()
+    assert new._block.chunk is old._block.chunk
+    device.data_transfer.copy(np.full(130, 9, np.float32), new, stream)
+    assert (to_host(device, stream, new) == 9).all()
+    new._block.storage[-1] = 0
+    device.allocator.release(new, stream)
+    with pytest.raises(ContractError, match="beyond the ends of a block of 520 bytes"):
+        stream.synchronize()
+
+
+def test_equal_requests_reserve_nothing_more(device, stream):
+    shapes = [(100,), (3, 50), (100,), (1000,)]
+    reserved = set()
+    for _ in range(20):
+        buffers = [device.allocator.allocate(shape, FLOAT, stream) for shape in shapes]
+        for buffer in buffers:
+            device.allocator.release(buffer, stream)
+        reserved.add(device.allocator.stats().reserved_bytes)
+    assert reserved == {512 + 768 + 512 + 4096}
 
 
 @pytest.mark.parametrize("dtype", [DataType.STRING, DataType.INT4, DataType.UINT2])

@@ -17,17 +17,15 @@ import onnx
 from ep_compliance import classes
 from ep_compliance.errors import OracleError
 from ep_compliance.evaluate import Disturb, Evaluator, Values
-from ep_compliance.precision import Array, float_format, is_float, widened
+from ep_compliance.precision import Array, float_format, is_float, narrow, widened
 from ep_compliance.tolerance import EXACT, Allowance
 
-__all__ = ["allowances_of"]
+__all__ = ["allowances_of", "of_node", "scales_beside", "with_floor"]
+
+_SINGLE = np.dtype(np.float32)
 
 _DRAWS = 4
 """Disturbed evaluations. Their largest spread, times `CONDITIONED_FACTOR`, counts."""
-
-_STEP_ERROR = 1e-3
-"""Normalised mean square error of quantizing operators: a step of 1 in a range of 255 whose values
-spread over a quarter of it would be 2.4e-4 if it happened everywhere."""
 
 
 def allowances_of(
@@ -70,17 +68,18 @@ def _by_class(
 ) -> tuple[Allowance, ...]:
     nodes = list(evaluator.model.graph.node)
     if len(nodes) == 1 and nodes[0].domain in ("", "ai.onnx", "ai.onnx.ml"):
-        return _of_node(evaluator, nodes[0], inputs, exact, case_id)
+        return of_node(evaluator, nodes[0], inputs, exact, case_id)
     return _conditioned(evaluator, inputs, exact, case_id, f"chain of {len(nodes)} nodes")
 
 
-def _of_node(
+def of_node(
     evaluator: Evaluator,
     node: onnx.NodeProto,
     inputs: Mapping[str, Any],
     exact: Values,
     case_id: str,
 ) -> tuple[Allowance, ...]:
+    """Allowances of a model that is this one node; see `allowances_of`."""
     op_type = node.op_type
     names = evaluator.output_names
     dtypes = [evaluator.declared(name) for name in names]
@@ -91,11 +90,14 @@ def _of_node(
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
     arguments = [exact[name] for name in node.input]
     if op_type in ("QuantizeLinear", "DynamicQuantizeLinear"):
-        return tuple(_quantized(op_type, arguments, exact[n]) for n in names)
+        scale_type = evaluator.declared(node.input[1]) if len(node.input) > 1 else None
+        return tuple(
+            _quantized(op_type, arguments, exact[n], attributes, scale_type) for n in names
+        )
     if op_type in classes.QUANTIZING:
-        rule = f"{op_type}: one step, mean square {_STEP_ERROR}"
+        rule = f"{op_type}: one step, mean square {classes.STEP_ERROR}"
         # A step of float8 is a unit in the last place.
-        return tuple(Allowance(rule, ulps=1.0, steps=1, error=_STEP_ERROR) for _ in names)
+        return tuple(Allowance(rule, ulps=1.0, steps=1, error=classes.STEP_ERROR) for _ in names)
     if not any(dtype is not None and is_float(dtype) for dtype in dtypes):
         steps = 1 if op_type in ("Resize", "Upsample") else 0
         return tuple(Allowance(f"{op_type}: {steps} steps", steps=steps) for _ in names)
@@ -169,31 +171,71 @@ def _of_magnitudes(evaluator: Evaluator, inputs: Mapping[str, Any]) -> Values:
         return np.abs(value)
 
     try:
-        return evaluator.run(inputs, disturb=magnitude)
+        return _with_positive_factors(evaluator).run(inputs, disturb=magnitude)
     except OracleError:
         return {}
 
 
-def _quantized(op_type: str, arguments: Sequence[Any], output: Any) -> Allowance:
-    """QuantizeLinear: exact but beside ties, where x / scale is no number of float32.
+def _with_positive_factors(evaluator: Evaluator) -> Evaluator:
+    """The evaluator, of a model whose `alpha` and `beta` of Gemm have no signs."""
+    model = onnx.ModelProto()
+    model.CopyFrom(evaluator.model)
+    factors = [
+        attribute
+        for node in model.graph.node
+        for attribute in node.attribute
+        if node.op_type == "Gemm" and attribute.f < 0
+    ]
+    for attribute in factors:
+        attribute.f = -attribute.f
+    return Evaluator(model) if factors else evaluator
 
-    A quotient that float32 holds exactly is the same however it is computed, so a true tie must go
-    to the even neighbour; one that float32 rounds may land on either side of a tie nearby.
+
+def _quantized(
+    op_type: str,
+    arguments: Sequence[Any],
+    output: Any,
+    attributes: Mapping[str, Any],
+    divided_in: np.dtype[Any] | None,
+) -> Allowance:
+    """QuantizeLinear: exact but beside ties, where x / scale is no number of the scale's type.
+
+    The division is done in that type, or in a wider one. A quotient that it holds exactly is the
+    same however it is computed, so a true tie must go to the even neighbour; one that it rounds
+    may land on either side of a tie nearby.
     """
     if is_float(output.dtype):
         return Allowance(f"{op_type}: 1 ULP", ulps=1.0)
-    if op_type != "QuantizeLinear" or arguments[1].ndim or not is_float(arguments[0].dtype):
+    scale = None
+    if op_type == "QuantizeLinear" and is_float(arguments[0].dtype):
+        scale = scales_beside(arguments[0], arguments[1], attributes)
+    if scale is None:
         return Allowance(
-            f"{op_type}: one step, mean square {_STEP_ERROR}", steps=1, error=_STEP_ERROR
+            f"{op_type}: one step, mean square {classes.STEP_ERROR}",
+            steps=1,
+            error=classes.STEP_ERROR,
         )
-    x, scale = widened(arguments[0]), widened(arguments[1])
+    kind = divided_in if divided_in is not None and divided_in.itemsize == 2 else _SINGLE
+    eps = max(4 * float_format(_SINGLE).eps, float_format(kind).eps)
     with np.errstate(all="ignore"):
-        quotient = x / scale
-        rounded = np.float32(quotient).astype(np.float64)
+        quotient = widened(arguments[0]) / scale
+        rounded = narrow(quotient, kind).astype(np.float64)
         distance = np.abs(np.abs(quotient - np.trunc(quotient)) - 0.5)
-        near = distance <= 4 * float(np.finfo(np.float32).eps) * np.maximum(1, np.abs(quotient))
+        near = distance <= eps * np.maximum(1, np.abs(quotient))
     doubtful = near & ((rounded != quotient) | (distance != 0))
     return Allowance(f"{op_type}: exact, one step beside ties", steps=1, near_tie=doubtful)
+
+
+def scales_beside(x: Array, scale: Array, attributes: Mapping[str, Any]) -> Array | None:
+    """The scales of QuantizeLinear in a shape that broadcasts with x; None for blocks of them."""
+    if not scale.ndim:
+        return widened(scale)
+    axis = int(attributes.get("axis", 1))
+    if scale.ndim > 1 or not -x.ndim <= axis < x.ndim or scale.size != x.shape[axis]:
+        return None
+    shape = [1] * x.ndim
+    shape[axis] = scale.size
+    return widened(scale).reshape(shape)
 
 
 def _conditioned(
@@ -248,10 +290,10 @@ def _from_spread(
         ulps=classes.CONDITIONED_ULPS,
         absolute=classes.CONDITIONED_FACTOR * np.asarray(spread),
     )
-    return _with_floor(allowance, exact, dtype)
+    return with_floor(allowance, exact, dtype)
 
 
-def _with_floor(allowance: Allowance, exact: Array, dtype: np.dtype[Any]) -> Allowance:
+def with_floor(allowance: Allowance, exact: Array, dtype: np.dtype[Any]) -> Allowance:
     """A few eps of the largest output, for results that are small because large parts cancel.
 
     One eps of 16-bit types: they are computed in float32, but may be stored between steps.

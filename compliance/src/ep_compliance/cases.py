@@ -15,7 +15,7 @@ import onnx
 
 from ep_core.types import DataType
 
-__all__ = ["Case", "Level", "Subject"]
+__all__ = ["Case", "Level", "Recorded", "Subject"]
 
 
 class Level(enum.IntEnum):
@@ -41,6 +41,20 @@ class Subject:
     dtypes: Mapping[str, DataType] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Recorded:
+    """Expected outputs that somebody has computed once, and that nobody computes again.
+
+    Attributes:
+        source: who, with version.
+        spreads: by output, element by element, how far it moves for a relative change of the float
+            inputs, in units of that change; None or nothing where that isn't known.
+    """
+
+    source: str
+    spreads: Sequence[np.ndarray[Any, Any] | None] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Case:
     """One question with one answer.
@@ -53,6 +67,10 @@ class Case:
         subject: the operator it is about, None for chains and whole graphs.
         level: the lowest level that runs it.
         draws: the outputs are random; only dtype and shape are compared.
+        recorded: where `expected` comes from, if it is final; the oracle isn't asked then.
+        vendor: the distribution that brings the case, empty for the kit's own.
+        made_by: what computes `inputs` and `expected` whenever the case is collected, with version;
+            such values may differ in their last bits between machines. Empty if they are fixed.
     """
 
     id: str
@@ -62,6 +80,9 @@ class Case:
     subject: Subject | None = None
     level: Level = Level.FULL
     draws: bool = False
+    recorded: Recorded | None = None
+    vendor: str = ""
+    made_by: str = ""
 
     @property
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:

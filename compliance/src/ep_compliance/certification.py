@@ -9,15 +9,17 @@ import datetime
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import Distribution, version
 from pathlib import Path
 
 from ep_compliance.cases import Level
+from ep_compliance.footprint import peak_bytes
 from ep_compliance.jobs import Job, Target, jobs_hash
 from ep_compliance.journal import Journal
 from ep_compliance.outcomes import Verdict
+from ep_compliance.overrides import Override, applicable, override_problems
 from ep_compliance.results import Results
 from ep_compliance.runner import run_jobs
 from ep_compliance.waivers import Waiver, apply_waivers
@@ -36,6 +38,7 @@ class Plan:
         others: ids of jobs that exist but aren't run.
         folder: where the journal is kept.
         resume: take over verdicts of an earlier run of the same jobs on the same provider.
+        overrides: by case id.
     """
 
     target: Target
@@ -48,6 +51,7 @@ class Plan:
     workers: int = 1
     resume: bool = False
     waivers: Sequence[Waiver] = ()
+    overrides: Mapping[str, Override] = field(default_factory=dict)
 
 
 def certify(plan: Plan, on_progress: Callable[[int, int, Verdict], None]) -> Results:
@@ -76,11 +80,18 @@ def certify(plan: Plan, on_progress: Callable[[int, int, Verdict], None]) -> Res
             on_progress(done, len(plan.jobs), verdict)
 
         found = run_jobs(
-            plan.jobs, plan.target, workers=plan.workers, known=journal.known, on_verdict=note
+            plan.jobs,
+            plan.target,
+            workers=plan.workers,
+            known=journal.known,
+            overrides=applicable(plan.jobs, plan.overrides),
+            on_verdict=note,
+            on_open=journal.add_numerics,
         )
     today = datetime.date.today()
     others = dict.fromkeys(plan.others)
     verdicts, problems = apply_waivers(plan.jobs, found, plan.waivers, today, others)
+    problems += override_problems(plan.jobs, found, plan.overrides, others)
     return Results(
         target=plan.target,
         device=plan.device,
@@ -93,6 +104,10 @@ def certify(plan: Plan, on_progress: Callable[[int, int, Verdict], None]) -> Res
         problems=problems,
         seconds=time.monotonic() - began,
         date=today.isoformat(),
+        overrides=tuple(plan.overrides.values()),
+        numerics=journal.numerics,
+        workers=plan.workers,
+        peak_bytes=peak_bytes(),
     )
 
 
@@ -104,6 +119,7 @@ def _key(plan: Plan, cases_hash: str) -> str:
         plan.device.id,
         plan.device.fingerprint,
         sorted(plan.target.options.items()),
+        [override.record for _, override in sorted(plan.overrides.items())],
         version("ep-compliance"),
         content_hash(plan.distribution) if plan.distribution is not None else "",
     ]

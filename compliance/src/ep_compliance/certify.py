@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ep_compliance.results import Results
-from ep_compliance.rows import granted_rows
 from ep_core.contracts import API_VERSION, ProviderInfo
 from ep_core.discovery.certificate import content_hash, numerics_options
 from ep_core.discovery.certificate_file import read_certificate
@@ -32,7 +31,7 @@ def certificate_of(
     if results.blockers:
         reasons = "".join(f"\n  {reason}" for reason in results.blockers)
         raise CertificateError(f"no certificate for {results.target.provider!r}:{reasons}")
-    rows = granted_rows(results.pairs)
+    rows = results.rows
     if not rows:
         raise CertificateError(
             f"no certificate for {results.target.provider!r}: no operator passed all its cases"
@@ -69,9 +68,11 @@ def canonical(certificate: Mapping[str, Any]) -> str:
 
 
 def file_name(certificate: Mapping[str, Any]) -> str:
-    """Provider and device, so that certificates for several devices lie side by side."""
-    device = "".join(c if c.isalnum() else "-" for c in str(certificate["device_fingerprint"]))
-    return f"{certificate['provider']}-{device.strip('-')[:60]}.json"
+    """Provider, device and options, so that certificates for several of them lie side by side."""
+    parts = [certificate["device_fingerprint"]]
+    parts += [f"{name} {value}" for name, value in sorted(certificate["options"].items())]
+    named = ["".join(c if c.isalnum() else "-" for c in part).strip("-")[:60] for part in parts]
+    return "-".join([certificate["provider"], *named]) + ".json"
 
 
 def write_certificate(certificate: Mapping[str, Any], folder: Path) -> Path:

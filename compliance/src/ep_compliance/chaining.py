@@ -57,6 +57,10 @@ class Chain:
         """A new int64 initializer of rank 1."""
         return self._initializer(np.array(values, np.int64))
 
+    def stored(self, array: np.ndarray[Any, Any]) -> str:
+        """A new initializer of given values."""
+        return self._initializer(array)
+
     def node(self, op_type: str, *inputs: str, **attributes: Any) -> str:
         """A new node with one output; returns the output's name."""
         return self.nodes(op_type, 1, *inputs, **attributes)[0]
@@ -91,7 +95,7 @@ class Chain:
 Build = Callable[[Chain], None]
 """Adds the nodes of one chain, its outputs included."""
 
-_PARTS = ("chains_float", "chains_quantized")
+_PARTS = ("chains_float", "chains_quantized", "chains_refused")
 
 _BUILDERS: dict[str, Build] = {}
 

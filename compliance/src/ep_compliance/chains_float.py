@@ -6,15 +6,17 @@ import numpy as np
 
 from ep_compliance.chaining import Chain, chained
 
-__all__: list[str] = []
+__all__ = ["batch_norm", "conv", "gelu"]
 
 
-def _conv(chain: Chain, x: str, inputs: int = 3, outputs: int = 4) -> str:
+def conv(chain: Chain, x: str, inputs: int = 3, outputs: int = 4) -> str:
+    """A convolution of 3 x 3 with bias that keeps the lengths."""
     weights = chain.constant(outputs, inputs, 3, 3)
     return chain.node("Conv", x, weights, chain.constant(outputs), pads=[1, 1, 1, 1])
 
 
-def _batch_norm(chain: Chain, x: str, channels: int) -> str:
+def batch_norm(chain: Chain, x: str, channels: int) -> str:
+    """A normalisation by constants."""
     scale, bias, mean = (chain.constant(channels) for _ in range(3))
     variance = chain.constant(channels, low=0.3, high=2)
     return chain.node("BatchNormalization", x, scale, bias, mean, variance)
@@ -22,27 +24,27 @@ def _batch_norm(chain: Chain, x: str, channels: int) -> str:
 
 @chained("conv-bn-relu")
 def conv_bn_relu(chain: Chain) -> None:
-    y = chain.node("Relu", _batch_norm(chain, _conv(chain, chain.input(2, 3, 6, 5)), 4))
+    y = chain.node("Relu", batch_norm(chain, conv(chain, chain.input(2, 3, 6, 5)), 4))
     chain.output(y)
 
 
 @chained("conv-bn-relu-shared")
 def conv_bn_relu_shared(chain: Chain) -> None:
-    middle = _conv(chain, chain.input(2, 3, 6, 5))
-    chain.output(chain.node("Relu", _batch_norm(chain, middle, 4)), middle)
+    middle = conv(chain, chain.input(2, 3, 6, 5))
+    chain.output(chain.node("Relu", batch_norm(chain, middle, 4)), middle)
 
 
 @chained("conv-bn-dynamic-weights")
 def conv_bn_dynamic(chain: Chain) -> None:
     x, weights = chain.input(1, 3, 5, 5), chain.input(4, 3, 3, 3)
-    chain.output(_batch_norm(chain, chain.node("Conv", x, weights), 4))
+    chain.output(batch_norm(chain, chain.node("Conv", x, weights), 4))
 
 
 @chained("conv-add-relu-residual")
 def residual(chain: Chain) -> None:
     x = chain.input(1, 4, 5, 5)
-    first = chain.node("Relu", _conv(chain, x, 4, 4))
-    chain.output(chain.node("Relu", chain.node("Add", _conv(chain, first, 4, 4), x)))
+    first = chain.node("Relu", conv(chain, x, 4, 4))
+    chain.output(chain.node("Relu", chain.node("Add", conv(chain, first, 4, 4), x)))
 
 
 @chained("conv-bias-add-broadcast")
@@ -61,32 +63,32 @@ def conv_not_bias(chain: Chain) -> None:
 
 @chained("conv-mul-channel")
 def conv_mul(chain: Chain) -> None:
-    chain.output(chain.node("Mul", _conv(chain, chain.input(1, 3, 5, 5)), chain.constant(4, 1, 1)))
+    chain.output(chain.node("Mul", conv(chain, chain.input(1, 3, 5, 5)), chain.constant(4, 1, 1)))
 
 
 @chained("pad-conv")
 def pad_conv(chain: Chain) -> None:
     pads = chain.integers(0, 0, 1, 2, 0, 0, 0, 1)
     padded = chain.node("Pad", chain.input(1, 3, 5, 5), pads)
-    chain.output(_conv(chain, padded))
+    chain.output(conv(chain, padded))
 
 
 @chained("pad-value-conv")
 def pad_value_conv(chain: Chain) -> None:
     pads = chain.integers(0, 0, 1, 1, 0, 0, 1, 1)
     padded = chain.node("Pad", chain.input(1, 3, 5, 5), pads, chain.scalar(1.5))
-    chain.output(_conv(chain, padded))
+    chain.output(conv(chain, padded))
 
 
 @chained("conv-clip")
 def conv_clip(chain: Chain) -> None:
-    y = _conv(chain, chain.input(1, 3, 5, 5))
+    y = conv(chain, chain.input(1, 3, 5, 5))
     chain.output(chain.node("Clip", y, chain.scalar(0.0), chain.scalar(6.0)))
 
 
 @chained("conv-hardswish")
 def conv_hardswish(chain: Chain) -> None:
-    y = _conv(chain, chain.input(1, 3, 5, 5))
+    y = conv(chain, chain.input(1, 3, 5, 5))
     gate = chain.node("HardSigmoid", y, alpha=1 / 6, beta=0.5)
     chain.output(chain.node("Mul", y, gate))
 
@@ -100,10 +102,11 @@ def matmul_add(chain: Chain) -> None:
 @chained("matmul-add-gelu")
 def matmul_add_gelu(chain: Chain) -> None:
     y = chain.node("MatMul", chain.input(2, 3, 8), chain.constant(8, 6))
-    chain.output(_gelu(chain, chain.node("Add", chain.constant(6), y)))
+    chain.output(gelu(chain, chain.node("Add", chain.constant(6), y)))
 
 
-def _gelu(chain: Chain, x: str) -> str:
+def gelu(chain: Chain, x: str) -> str:
+    """Gelu, written out with Erf."""
     halves = chain.node("Erf", chain.node("Div", x, chain.scalar(np.sqrt(2.0))))
     one = chain.node("Add", halves, chain.scalar(1.0))
     return chain.node("Mul", chain.node("Mul", x, one), chain.scalar(0.5))

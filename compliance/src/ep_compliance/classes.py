@@ -32,9 +32,11 @@ __all__ = [
     "DRAWING",
     "EXACT_OPERATORS",
     "INTERPOLATING",
+    "MOVEMENT",
     "QUANTIZING",
     "SIGNED_ZERO_OPERATORS",
     "SINGLE_PRECISION",
+    "STEP_ERROR",
     "SUMS",
     "ULPS",
     "formula_loss",
@@ -43,19 +45,20 @@ __all__ = [
 
 MOVEMENT = words(
     "ArrayFeatureExtractor CenterCropPad Compress Concat ConcatFromSequence ConstantOfShape "
-    "DepthToSpace Expand EyeLike Flatten Gather GatherElements GatherND Identity MaxUnpool OneHot "
-    "Optional OptionalGetElement OptionalHasElement Pad Reshape ReverseSequence Scatter SequenceAt "
-    "SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength Shape Size Slice "
-    "SpaceToDepth Split SplitToSequence Squeeze TensorScatter Tile Transpose Trilu Unsqueeze Where"
+    "DepthToSpace Expand ExpandDims EyeLike Flatten Gather GatherElements GatherND Identity "
+    "MaxUnpool OneHot Optional OptionalGetElement OptionalHasElement Pad Reshape ReverseSequence "
+    "Scatter SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert "
+    "SequenceLength Shape Size Slice SpaceToDepth Split SplitToSequence Squeeze TensorScatter Tile "
+    "Transpose Trilu Unsqueeze Where"
 )
 """Move data, bit by bit."""
 
 EXACT_OPERATORS = MOVEMENT | words(
     "Abs Add And ArgMax ArgMin BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast "
     "CastLike Ceil Clip Dropout Equal Floor GlobalMaxPool Greater GreaterOrEqual Hardmax Imputer "
-    "IsInf IsNaN LabelEncoder Less LessOrEqual Max MaxPool MaxRoiPool Min Mod Mul Neg NonZero "
-    "NonMaxSuppression Not Or PRelu ReduceMax ReduceMin Relu Round ScatterElements ScatterND "
-    "Shrink Sign Sub ThresholdedRelu TopK Unique Xor"
+    "IsInf IsNaN LabelEncoder Less LessOrEqual Max MaxPool MaxRoiPool Min Mod Mul MurmurHash3 Neg "
+    "NhwcMaxPool NonMaxSuppression NonZero Not Or PRelu ReduceMax ReduceMin Relu Round "
+    "ScatterElements ScatterND Shrink Sign Sub ThresholdedRelu TopK Unique Xor"
 )
 """One rounding at most, which IEEE 754 defines."""
 
@@ -113,8 +116,16 @@ SUMS = words(
 )
 """Linear in each float input: the same operator on magnitudes gives the scale of the sum."""
 
-QUANTIZING = words("QLinearConv QLinearMatMul")
+QUANTIZING = words(
+    "QGemm QLinearAdd QLinearAveragePool QLinearConcat QLinearConv QLinearGlobalAveragePool "
+    "QLinearLeakyRelu QLinearMatMul QLinearMul QLinearReduceMean QLinearSigmoid QLinearSoftmax "
+    "QLinearWhere"
+)
 """Round a scaled sum to an integer; the order of scaling isn't defined, so a step may be off."""
+
+STEP_ERROR = 1e-3
+"""Normalised mean square error of quantizing operators: a step of 1 in a range of 255 whose values
+spread over a quarter of it would be 2.4e-4 if it happened everywhere."""
 
 SINGLE_PRECISION = words("AffineGrid Attention DeformConv Gelu HardSwish")
 """Operators that `onnx.reference` computes with float32 constants or steps, even in float64."""

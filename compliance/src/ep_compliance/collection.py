@@ -13,12 +13,13 @@ __all__ = ["collect_jobs", "matches"]
 
 
 def collect_jobs(level: Level) -> list[Job]:
-    """Return every check, then every case of a level and of those below it.
+    """Return the checks, then the cases, of a level and of those below it.
 
     To be called before any provider is loaded: collecting official cases imports onnx's reference
     evaluator, which can't be imported once a provider has registered operator schemas.
     """
-    return [*all_checks().values(), *(case for case in _cases() if case.level <= level)]
+    jobs: list[Job] = [*all_checks().values(), *_cases(level)]
+    return [job for job in jobs if job.level <= level]
 
 
 def matches(job: Job, pattern: str) -> bool:
@@ -26,11 +27,17 @@ def matches(job: Job, pattern: str) -> bool:
     return fnmatchcase(job.id, pattern) or pattern in job.id
 
 
-def _cases() -> Iterator[Case]:
+def _cases(level: Level) -> Iterator[Case]:
     from ep_compliance.chains import chain_cases
     from ep_compliance.matrix import matrix_cases
+    from ep_compliance.numerics_cases import numerics_cases
     from ep_compliance.official import official_cases
+    from ep_compliance.random_graphs import random_cases
+    from ep_compliance.recorded.cases import recorded_cases
 
     yield from official_cases()
     yield from matrix_cases()
+    yield from recorded_cases()
+    yield from numerics_cases()
     yield from chain_cases()
+    yield from random_cases(level)

@@ -1,16 +1,21 @@
-"""Which of a provider's claims have cases: pairs of operator and type of its first input."""
+"""Which of a provider's claims have cases, by operator, version and type of the first input.
+
+Claims come from a kernel table and the operators' signatures. What all type parameters together
+may be stands in `combinations`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ep_compliance.cases import Case, Subject
-from ep_compliance.subjects import first_types, schemas_of
+from ep_compliance.signatures import Formal, Signature, signature_of, signatures_of
+from ep_compliance.subjects import element_in
 from ep_core.types import DataType
 from ep_sdk.kernels import KernelRow
 
-__all__ = ["Claim", "Coverage", "claims_of", "coverage"]
+__all__ = ["Claim", "Coverage", "claimed", "claimed_types", "claims_of", "coverage"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -54,20 +59,18 @@ def _pairs(claims: Iterable[Claim]) -> frozenset[tuple[str, str, DataType | None
 
 
 def claims_of(rows: Iterable[KernelRow]) -> frozenset[Claim]:
-    """What a kernel table claims, as far as onnx knows the operators' schemas."""
+    """What a kernel table claims, as far as the operators are known."""
     found = set()
-    for row in rows:
-        for schema in schemas_of(row.domain, row.op_type):
-            version = int(schema.since_version)
-            if not row.since <= version <= row.until:
-                continue
-            allowed = row.types.get(0)
-            if schema.inputs and allowed is None:
-                allowed = row.types.get(str(schema.inputs[0].type_str))
-            for dtype in first_types(schema):
-                if allowed is None or dtype is None or dtype in allowed:
-                    found.add(Claim(row.domain, row.op_type, version, dtype))
+    for row, signature in claimed(rows):
+        for dtype in _first_types(row, signature):
+            found.add(Claim(row.domain, row.op_type, signature.since_version, dtype))
     return frozenset(found)
+
+
+def _first_types(row: KernelRow, signature: Signature) -> list[DataType | None]:
+    if not signature.inputs:
+        return [None]
+    return [element_in(kind) for kind in claimed_types(row, signature, signature.inputs[0])]
 
 
 def coverage(claims: Iterable[Claim], cases: Iterable[Case]) -> Coverage:
@@ -80,9 +83,31 @@ def coverage(claims: Iterable[Claim], cases: Iterable[Case]) -> Coverage:
     return Coverage(wanted & asked, wanted - asked)
 
 
-def _claim_of(subject: Subject) -> Claim:
-    version = subject.since_version
-    schemas = schemas_of(subject.domain, subject.op_type)
-    schema = next(s for s in schemas if s.since_version == version)
-    first = str(schema.inputs[0].type_str) if schema.inputs else ""
-    return Claim(subject.domain, subject.op_type, version, subject.dtypes.get(first))
+def _claim_of(subject: Subject) -> Claim | None:
+    signature = signature_of(subject.domain, subject.op_type, subject.since_version)
+    if signature is None:
+        return None
+    dtype = None
+    if signature.inputs:
+        first = signature.inputs[0].kind
+        fixed = None if first in signature.types else element_in(first)
+        dtype = subject.dtypes.get(first, fixed)
+    return Claim(subject.domain, subject.op_type, subject.since_version, dtype)
+
+
+def claimed(rows: Iterable[KernelRow]) -> Iterator[tuple[KernelRow, Signature]]:
+    """Rows of a kernel table with every version of the operator that they take."""
+    for row in rows:
+        for signature in signatures_of(row.domain, row.op_type):
+            if row.since <= signature.since_version <= row.until:
+                yield row, signature
+
+
+def claimed_types(row: KernelRow, signature: Signature, formal: Formal) -> list[str]:
+    """The types of a formal input or output that a row of a kernel table takes."""
+    kinds = {kind for kind in signature.allowed(formal) if "sparse_" not in kind}
+    limits = [row.types[formal.kind]] if formal.kind in row.types else []
+    for place, other in enumerate(signature.inputs):
+        if other.kind == formal.kind and place in row.types:
+            limits.append(row.types[place])
+    return sorted(kind for kind in kinds if all(element_in(kind) in limit for limit in limits))

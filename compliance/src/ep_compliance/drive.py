@@ -8,6 +8,8 @@ for others to say.
 from __future__ import annotations
 
 import contextlib
+import math
+import statistics
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from ep_compliance.cases import Case
 from ep_compliance.findings import Broken, NotClaimed, text_of
 from ep_compliance.lanes import DeviceLane, HostLane, open_lane
-from ep_compliance.runs import Values, runs_of
+from ep_compliance.runs import Ran, Values, runs_of
 from ep_core.contracts import (
     AllocatorStats,
     Capability,
@@ -28,7 +30,17 @@ from ep_core.errors import EpError
 from ep_core.graph import Graph, Subgraph
 from ep_core.loading.load import load_model
 
-__all__ = ["Driven", "ask", "claim", "compiled", "drive", "drive_subgraph", "feeds_of"]
+__all__ = [
+    "Driven",
+    "ask",
+    "claim",
+    "compiled",
+    "drive",
+    "drive_subgraph",
+    "feeds_of",
+    "predicted_seconds",
+    "timed_runs",
+]
 
 _PATIENCE_SECONDS = 1.0
 
@@ -41,11 +53,15 @@ class Driven:
         answers: outputs in the model's order, once per kind of run, all to be judged.
         failure: what the provider did wrong; empty if nothing.
         unsupported: why it doesn't claim the graph; empty if it does.
+        run_seconds: median of the runs after the first, from the call until the outputs are there.
+        predicted_seconds: sum of the provider's estimates, None unless it gave one for every node.
     """
 
     answers: tuple[tuple[Value, ...], ...] = ()
     failure: str = ""
     unsupported: str = ""
+    run_seconds: float | None = None
+    predicted_seconds: float | None = None
 
 
 def drive(case: Case, provider: ExecutionProvider) -> Driven:
@@ -59,13 +75,14 @@ def drive(case: Case, provider: ExecutionProvider) -> Driven:
     subgraph = Subgraph.cut(graph, range(len(graph.nodes)), "case")
     feeds = feeds_of(graph, case)
     try:
-        claim(provider, graph)
-        answers = _answers(case, provider, subgraph, feeds)
+        capability = claim(provider, graph)
+        answers, seconds = _answers(case, provider, subgraph, feeds)
     except NotClaimed as answer:
         return Driven(unsupported=str(answer))
     except Broken as finding:
         return Driven(failure=str(finding))
-    return Driven(answers)
+    predicted = predicted_seconds(capability)
+    return Driven(answers, run_seconds=statistics.median(seconds), predicted_seconds=predicted)
 
 
 def feeds_of(graph: Graph, case: Case) -> dict[str, Value]:
@@ -85,8 +102,8 @@ def feeds_of(graph: Graph, case: Case) -> dict[str, Value]:
     return feeds
 
 
-def claim(provider: ExecutionProvider, graph: Graph) -> None:
-    """Ask for a claim of the whole graph, twice.
+def claim(provider: ExecutionProvider, graph: Graph) -> Capability:
+    """Ask for a claim of the whole graph, twice, and return it.
 
     Raises:
         NotClaimed: the reasons of the nodes that it leaves out.
@@ -108,13 +125,21 @@ def claim(provider: ExecutionProvider, graph: Graph) -> None:
     }
     if refused:
         raise NotClaimed("; ".join(sorted(refused)))
+    return first
+
+
+def predicted_seconds(capability: Capability) -> float | None:
+    """The sum of a provider's estimates; None unless it gave one for every node."""
+    costs = [support.cost for support in capability.nodes if support.cost is not None]
+    return sum(costs) if len(costs) == len(capability.nodes) else None
 
 
 def ask(provider: ExecutionProvider, graph: Graph) -> Capability:
     """Call `get_capability` and hold its answer to the contract.
 
     Raises:
-        Broken: it raises, or the answer isn't one `Support` per node, a no with a reason.
+        Broken: it raises, or the answer isn't one `Support` per node, a no with a reason, a cost
+            in seconds.
     """
     try:
         capability = provider.get_capability(graph)
@@ -127,7 +152,15 @@ def ask(provider: ExecutionProvider, graph: Graph) -> Capability:
             raise Broken(f"get_capability answers {type(support).__name__} for a node")
         if not support.supported and not support.reason:
             raise Broken(f"get_capability says no to {node.key} without a reason")
+        if support.cost is not None and not _is_duration(support.cost):
+            raise Broken(f"get_capability's cost of {node.key} is {support.cost!r}, no seconds")
     return capability
+
+
+def _is_duration(cost: object) -> bool:
+    if not isinstance(cost, int | float) or isinstance(cost, bool):
+        return False
+    return math.isfinite(cost) and cost >= 0
 
 
 @contextlib.contextmanager
@@ -170,6 +203,17 @@ def drive_subgraph(
     Raises:
         Broken: what the provider does wrong.
     """
+    return timed_runs(provider, subgraph, inputs, repeatable=repeatable).answers
+
+
+def timed_runs(
+    provider: ExecutionProvider, subgraph: Subgraph, inputs: Sequence[Value], *, repeatable: bool
+) -> Ran:
+    """Like `drive_subgraph`; return the times of the runs too.
+
+    Raises:
+        Broken: what the provider does wrong.
+    """
     try:
         lane = open_lane(provider)
     except Exception as error:
@@ -177,21 +221,24 @@ def drive_subgraph(
     with contextlib.closing(lane):
         before = lane.stats()
         with compiled(provider, subgraph) as partition:
-            answers = runs_of(lane, partition, subgraph, inputs, repeatable=repeatable)
+            ran = runs_of(lane, partition, subgraph, inputs, repeatable=repeatable)
         _check_memory(lane, before)
-    return answers
+    return ran
 
 
 def _answers(
     case: Case, provider: ExecutionProvider, subgraph: Subgraph, feeds: dict[str, Value]
-) -> tuple[tuple[Value, ...], ...]:
+) -> tuple[tuple[tuple[Value, ...], ...], Sequence[float]]:
+    """The outputs of every kind of run, and the times of the runs after the first."""
     inputs = [feeds[name] for name in subgraph.inputs]
     repeatable = provider.features.deterministic and not case.draws
-    found = drive_subgraph(provider, subgraph, inputs, repeatable=repeatable)
+    ran = timed_runs(provider, subgraph, inputs, repeatable=repeatable)
     graph = subgraph.graph
     known = {**{name: item.numpy() for name, item in graph.initializers.items()}, **feeds}
-    named = [{**known, **dict(zip(subgraph.outputs, values, strict=True))} for values in found]
-    return tuple(tuple(values[name] for name in graph.output_names) for values in named)
+    pairs = (zip(subgraph.outputs, values, strict=True) for values in ran.answers)
+    named = [{**known, **dict(pair)} for pair in pairs]
+    answers = tuple(tuple(values[name] for name in graph.output_names) for values in named)
+    return answers, ran.seconds[1:]
 
 
 def _check_memory(lane: HostLane | DeviceLane, before: AllocatorStats) -> None:

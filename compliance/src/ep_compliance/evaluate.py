@@ -18,9 +18,17 @@ from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from ep_compliance.classes import EXACT_OPERATORS, SINGLE_PRECISION
-from ep_compliance.corrections import NodeCall, correction_for, defaults_of
+from ep_compliance.corrections import NodeCall, correction_for
 from ep_compliance.errors import OracleError
-from ep_compliance.precision import Array, float_format, is_float, narrow, widened
+from ep_compliance.nodes import captured, widened_node, with_defaults
+from ep_compliance.precision import (
+    Array,
+    float_format,
+    integer_limits,
+    is_float,
+    narrow,
+    widened,
+)
 from ep_compliance.texts import words
 from ep_core.types import DataType
 
@@ -46,9 +54,6 @@ _WIDE_TRADITIONAL = words(
 )
 """Operators of ai.onnx.ml that compute; whatever type they are given."""
 
-_TYPE_ATTRIBUTES = ("output_datatype", "output_dtype", "softmax_precision", "stash_type")
-"""Attributes that name the type of a computation or of a float output."""
-
 _REFERENCE_ERRORS = (Exception,)
 
 
@@ -72,7 +77,11 @@ class Evaluator:
             inferred = onnx.shape_inference.infer_shapes(self.model, data_prop=True)
         graph = inferred.graph
         typed = [*graph.input, *graph.value_info, *graph.output]
-        self._types = {info.name: info.type for info in typed}
+        self._types = {
+            tensor.name: onnx.helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
+            for tensor in self.model.graph.initializer
+        }
+        self._types |= {info.name: info.type for info in typed}
         self._versions = {
             ("" if o.domain == "ai.onnx" else o.domain): o.version for o in self.model.opset_import
         }
@@ -86,7 +95,12 @@ class Evaluator:
         return [info.name for info in self.model.graph.output]
 
     def run(
-        self, inputs: Mapping[str, Any], *, wide: bool = True, disturb: Disturb | None = None
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        wide: bool = True,
+        disturb: Disturb | None = None,
+        noise: Mapping[str, Array] | None = None,
     ) -> Values:
         """Return every value of the main graph by name, floats as float64.
 
@@ -94,6 +108,7 @@ class Evaluator:
             inputs: as a session takes them.
             wide: evaluate in float64; False evaluates every node in its declared types.
             disturb: applied to float inputs, constants and intermediate results, not to outputs.
+            noise: added to results of nodes, by name, before anything reads them.
 
         Raises:
             OracleError: some node can't be evaluated.
@@ -105,6 +120,8 @@ class Evaluator:
         final = set(self.output_names)
         for node in self.model.graph.node:
             for name, value in zip(node.output, self._node(node, values, wide), strict=False):
+                if noise is not None and name in noise:
+                    value = _with_noise(value, noise[name])
                 if name not in final:
                     value = self._overflowed(name, self._disturbed(name, value, disturb))
                 values[name] = value
@@ -113,6 +130,14 @@ class Evaluator:
     def rounded(self, values: Values) -> list[Any]:
         """The outputs, rounded once to their declared types."""
         return [self.narrowed(name, values[name]) for name in self.output_names]
+
+    def alone(self, node: onnx.NodeProto) -> Evaluator:
+        """An evaluator of one node of the main graph, whose inputs are inputs."""
+        names = [dict.fromkeys(n for n in side if n) for side in (node.input, node.output)]
+        inputs, outputs = ([_typed(n, self._types.get(n)) for n in side] for side in names)
+        graph = onnx.helper.make_graph([node], "alone", inputs, outputs)
+        opsets = self.model.opset_import
+        return Evaluator(onnx.helper.make_model(graph, opset_imports=opsets))
 
     def declared(self, name: str) -> np.dtype[Any] | None:
         """The dtype of a tensor value, None where it is no tensor or unknown."""
@@ -205,9 +230,7 @@ class Evaluator:
         domain = "" if node.domain == "ai.onnx" else node.domain
         call = NodeCall(
             node=node,
-            version=onnx.defs.get_schema(
-                node.op_type, self._versions[domain], domain
-            ).since_version,
+            version=self._version_of(node.op_type, domain),
             inputs=tuple(inputs),
             output_types=tuple(self._types.get(name) for name in node.output),
         )
@@ -216,15 +239,23 @@ class Evaluator:
             outputs = self._corrected(domain, call)
             if outputs is None:
                 self.used.add("onnx.reference")
-                full = _with_defaults(node, call.version, domain)
-                widened_node = _widened_node(full) if wide else full
-                outputs = self._reference(widened_node, inputs, values)
+                full = with_defaults(node, call.version, domain)
+                asked = widened_node(full) if wide else full
+                outputs = self._reference(asked, inputs, values)
                 if wide and node.op_type not in EXACT_OPERATORS:
                     # A stash type of float allows everybody to compute in float32.
-                    stashes = widened_node != full
+                    stashes = asked != full
                     known = node.op_type in SINGLE_PRECISION
                     self.single_precision |= stashes or known or any(map(_is_single, outputs))
             return outputs
+
+    def _version_of(self, op_type: str, domain: str) -> int:
+        try:
+            schema = onnx.defs.get_schema(op_type, self._versions[domain], domain)
+        except onnx.defs.SchemaError as error:
+            name = f"{domain}.{op_type}"
+            raise OracleError(f"nobody has said what {name} is", got=str(error)) from error
+        return int(schema.since_version)
 
     def _corrected(self, domain: str, call: NodeCall) -> Sequence[Any] | None:
         for correction in correction_for(domain, call.node.op_type, call.version):
@@ -246,7 +277,7 @@ class Evaluator:
         self, node: onnx.NodeProto, inputs: Sequence[Any], values: Values
     ) -> Sequence[Any]:
         feeds = {n: v for n, v in zip(node.input, inputs, strict=True) if n and v is not None}
-        for name in _captured(node):
+        for name in captured(node):
             if name in values and name not in feeds:
                 feeds[name] = self.narrowed(name, values[name])
         infos = [_info(name, value) for name, value in feeds.items()]
@@ -263,31 +294,6 @@ class Evaluator:
         return [next(found) if name else None for name in node.output]
 
 
-_IMPLIED = {("RoiAlign", 10): {"coordinate_transformation_mode": "output_half_pixel"}}
-"""What an old version means without an attribute that only later ones have."""
-
-_RENAMED = {b"bilinear": b"linear", b"bicubic": b"cubic"}
-"""Interpolations of GridSample before version 20."""
-
-
-def _with_defaults(node: onnx.NodeProto, version: int, domain: str) -> onnx.NodeProto:
-    """The node with its version's defaults written out; implementations have the newest one's."""
-    full = onnx.NodeProto()
-    full.CopyFrom(node)
-    given = {attribute.name for attribute in node.attribute}
-    full.attribute.extend(
-        default
-        for default in defaults_of(node.op_type, version, domain)
-        if default.name not in given
-    )
-    for name, value in _IMPLIED.get((node.op_type, version), {}).items():
-        full.attribute.append(onnx.helper.make_attribute(name, value))
-    for attribute in full.attribute:
-        if node.op_type == "GridSample" and attribute.name == "mode":
-            attribute.s = _RENAMED.get(attribute.s, attribute.s)
-    return full
-
-
 def _is_single(value: Any) -> bool:
     """True for values that float32 holds exactly, as results of float64 hardly ever are."""
     if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or value.size == 0:
@@ -299,26 +305,18 @@ def _is_single(value: Any) -> bool:
     return bool(np.all(fractional.astype(np.float32) == fractional))
 
 
-def _widened_node(node: onnx.NodeProto) -> onnx.NodeProto:
-    """The node with attributes that name float types changed to double."""
-    wide = onnx.NodeProto()
-    wide.CopyFrom(node)
-    for attribute in wide.attribute:
-        if attribute.name in _TYPE_ATTRIBUTES and attribute.i:
-            attribute.i = onnx.TensorProto.DOUBLE
-    return wide
+def _typed(name: str, kind: onnx.TypeProto | None) -> onnx.ValueInfoProto:
+    return onnx.ValueInfoProto(name=name, type=kind)
 
 
-def _captured(node: onnx.NodeProto) -> set[str]:
-    """Every name that the bodies of a node read; the evaluator ignores what isn't needed."""
-    names: set[str] = set()
-    for attribute in node.attribute:
-        for body in [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]:
-            names.update(info.name for info in body.output)
-            for inner in body.node:
-                names.update(inner.input)
-                names |= _captured(inner)
-    return names
+def _with_noise(value: Any, noise: Array) -> Any:
+    """A result with noise of its shape; whole numbers stay within their type."""
+    if not isinstance(value, np.ndarray) or value.shape != noise.shape:
+        return value
+    if value.dtype.kind not in "iu":
+        return value + noise
+    smallest, largest = integer_limits(value.dtype)
+    return np.clip(value.astype(np.int64) + noise, smallest, largest).astype(value.dtype)
 
 
 def _info(name: str, value: Any) -> onnx.ValueInfoProto:

@@ -6,6 +6,7 @@ ownership. It judges nothing.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,10 +72,12 @@ class Lane:
 
     def run(
         self, partition: CompiledPartition, inputs: Sequence[Value], outputs: list[Value | None]
-    ) -> None:
-        """Run a partition and wait until its outputs are there."""
+    ) -> float:
+        """Run a partition, wait until its outputs are there, and return the seconds it took."""
+        began = time.perf_counter()
         self.submit(partition, inputs, outputs)
         self.wait()
+        return time.perf_counter() - began
 
     def stats(self) -> AllocatorStats:
         """Counters of the provider's allocator, zeros where it has none."""

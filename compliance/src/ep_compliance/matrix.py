@@ -81,7 +81,8 @@ def _kinds(schema: onnx.defs.OpSchema) -> list[str]:
 
 def _cases(ask: Ask) -> Iterator[Case]:
     recipe = recipe_for(ask.schema.domain, ask.op_type)
-    newest = onnx.defs.get_schema(ask.op_type, ask.schema.domain).since_version == ask.version
+    versions = schemas_of(str(ask.schema.domain), ask.op_type)
+    newest = versions[-1].since_version == ask.version
     for sample in recipe(ask) if recipe is not None else ():
         if newest or sample.core:
             yield _case(ask, sample, newest)

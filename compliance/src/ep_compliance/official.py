@@ -57,6 +57,7 @@ def _case(name: str, model: onnx.ModelProto, inputs: Sequence[Any], outputs: Seq
         subject=_subject(model),
         level=_level(model),
         draws=any(node.op_type in DRAWING for node in model.graph.node),
+        made_by=f"onnx {onnx.__version__}",
     )
 
 

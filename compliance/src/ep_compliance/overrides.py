@@ -8,7 +8,8 @@ A file of them is a TOML array of tables:
     ulps = 7
 
 There are no patterns and no defaults. One that isn't needed, or that names a case which isn't
-there, is stale, and that is an error.
+there, is stale, and that is an error, as it is for waivers. What must pass can't be overridden:
+an override may be as wide as its author likes, so there it would be a waiver by another name.
 """
 
 from __future__ import annotations
@@ -17,16 +18,28 @@ import dataclasses
 import math
 import os
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ep_compliance.cases import Case
 from ep_compliance.errors import OverrideError
+from ep_compliance.jobs import Job, is_must_pass
+from ep_compliance.outcomes import Outcome, Verdict
+from ep_compliance.texts import similar_ids
 from ep_compliance.tolerance import Context, judge
 
-__all__ = ["Override", "judge_with", "parse_overrides", "read_overrides", "require_fresh"]
+__all__ = [
+    "Override",
+    "applicable",
+    "judge_with",
+    "override_problems",
+    "parse_overrides",
+    "read_overrides",
+]
 
+_UNDECIDED = (Outcome.NOT_RUN, Outcome.QUARANTINED)
 _PATTERN_CHARACTERS = frozenset("*?[]")
 _KEYS = frozenset({"case", "reason", "ulps", "absolute", "steps"})
 
@@ -38,7 +51,8 @@ class Override:
     Attributes:
         case_id: exactly one case.
         reason: why that is right, for a person.
-        ulps, absolute, steps: replace those of every output of the case where they are larger.
+        ulps, steps: replace those of every output of the case where they are larger.
+        absolute: is added to what every output of the case is allowed, in its own unit.
     """
 
     case_id: str
@@ -46,6 +60,18 @@ class Override:
     ulps: float = 0.0
     absolute: float = 0.0
     steps: int = 0
+
+    @property
+    def allows(self) -> str:
+        """What it allows, for a person."""
+        amounts = {"ulps": self.ulps, "absolute": self.absolute, "steps": self.steps}
+        return ", ".join(f"{name} {amount:g}" for name, amount in amounts.items() if amount)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The override as JSON data."""
+        amounts = {"ulps": self.ulps, "absolute": self.absolute, "steps": self.steps}
+        return {"case": self.case_id, "reason": self.reason, **amounts}
 
     def applied(self, context: Context, outputs: int) -> Context:
         """The context with this override in force for a case with so many outputs."""
@@ -148,21 +174,41 @@ def _number(case_id: str, key: str, value: Any) -> float:
     return float(value)
 
 
-def require_fresh(
-    overrides: Mapping[str, Override], ran: Collection[str], needed: Collection[str]
-) -> None:
-    """Check after a complete run that every override was needed.
+def applicable(jobs: Sequence[Job], overrides: Mapping[str, Override]) -> dict[str, Override]:
+    """The overrides that are in force: those of cases among the jobs that may have one."""
+    return {
+        job.id: overrides[job.id]
+        for job in jobs
+        if job.id in overrides and isinstance(job, Case) and not is_must_pass(job)
+    }
+
+
+def override_problems(
+    jobs: Sequence[Job],
+    verdicts: Sequence[Verdict],
+    overrides: Mapping[str, Override],
+    others: Mapping[str, Any] | None = None,
+) -> list[str]:
+    """Return what is wrong with the overrides after a run, one sentence each.
 
     Args:
-        ran: ids of all cases that ran.
-        needed: ids of those that pass only because of their override.
-
-    Raises:
-        OverrideError: some override is stale.
+        jobs, verdicts: of the run, in the same order; waivers haven't been applied.
+        others: ids of jobs that exist but weren't chosen for this run; their overrides rest.
     """
-    unknown = sorted(overrides.keys() - set(ran))
-    idle = sorted((overrides.keys() & set(ran)) - set(needed))
-    if unknown or idle:
-        parts = [f"{case_id}: no such case ran" for case_id in unknown]
-        parts += [f"{case_id}: it makes no difference" for case_id in idle]
-        raise OverrideError("stale overrides: " + "; ".join(parts), fix="Remove them.")
+    known = [job.id for job in jobs if isinstance(job, Case)]
+    problems = [
+        f"the override of {name!r} names no case: {similar_ids(name, known)}"
+        for name in overrides
+        if name not in known and name not in (others or {})
+    ]
+    for job, verdict in zip(jobs, verdicts, strict=True):
+        if job.id not in overrides or not isinstance(job, Case):
+            continue
+        if is_must_pass(job):
+            problems.append(f"{job.id!r} must pass; no override covers it")
+        elif verdict.outcome is Outcome.PASS and not verdict.overridden:
+            problems.append(f"the override of {job.id!r} isn't needed; remove it")
+        elif verdict.outcome is not Outcome.PASS and verdict.outcome not in _UNDECIDED:
+            outcome = verdict.outcome.value
+            problems.append(f"the override of {job.id!r} doesn't help: {outcome}; remove it")
+    return problems

@@ -12,7 +12,10 @@ from functools import cached_property
 from ep_compliance.cases import Case, Level
 from ep_compliance.jobs import Job, Target, is_must_pass
 from ep_compliance.outcomes import Outcome, Verdict
+from ep_compliance.overrides import Override
+from ep_compliance.rows import Row, granted_rows
 from ep_compliance.waivers import Waiver
+from ep_core.contracts import Numerics
 from ep_core.types import DeviceInfo
 
 __all__ = ["BAD", "Results"]
@@ -28,9 +31,13 @@ class Results:
     Attributes:
         jobs, verdicts: in the same order.
         cases_hash: of the jobs, see `jobs_hash`.
-        problems: what is wrong with the waivers.
+        problems: what is wrong with the waivers and the overrides.
         seconds: wall time of the run.
         date: the day of the run, as `2030-12-31`.
+        overrides: those that were given.
+        numerics: what the provider declares about its arithmetic; None if it was never opened.
+        workers: how many processes the provider ran in.
+        peak_bytes: peak memory of the kit's own process; None where it can't be told.
     """
 
     target: Target
@@ -44,6 +51,10 @@ class Results:
     problems: Sequence[str] = ()
     seconds: float = 0.0
     date: str = ""
+    overrides: Sequence[Override] = ()
+    numerics: Numerics | None = None
+    workers: int = 1
+    peak_bytes: int | None = None
 
     @cached_property
     def counts(self) -> Mapping[Outcome, int]:
@@ -73,6 +84,21 @@ class Results:
             if not isinstance(job, Case) and is_must_pass(job)
         ]
         return tuple(found)
+
+    @cached_property
+    def overridden(self) -> frozenset[str]:
+        """Ids of the cases that pass only within their overrides."""
+        return frozenset(verdict.case_id for verdict in self.verdicts if verdict.overridden)
+
+    @cached_property
+    def worker_peak_bytes(self) -> int | None:
+        """Peak memory of the worker that needed most; None where it can't be told."""
+        return max((v.peak_bytes for v in self.verdicts if v.peak_bytes is not None), default=None)
+
+    @cached_property
+    def rows(self) -> Sequence[Row]:
+        """What the cases have shown, whether or not the run earns a certificate."""
+        return granted_rows(self.pairs)
 
     @property
     def passed(self) -> bool:

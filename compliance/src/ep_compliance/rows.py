@@ -2,6 +2,9 @@
 
 A row grants types position by position, so rows are made of what the passing cases really had
 there. Merging never adds a combination of type parameters that wasn't shown.
+
+Where onnx can't infer the type of an output it may be any, as nobody knows it before the node runs;
+it follows from the inputs and attributes all the same.
 """
 
 from __future__ import annotations
@@ -11,18 +14,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import onnx
-import onnx.defs
 
 from ep_compliance.cases import Case, Subject
 from ep_compliance.jobs import Job
 from ep_compliance.outcomes import Outcome, Verdict
+from ep_compliance.signatures import Formal, signature_of, signatures_of
+from ep_compliance.subjects import uninferred_outputs
 from ep_core.loading.convert import value_type
 from ep_core.loading.load import load_model
 from ep_core.types import DataType, TensorType, ValueType
 
 __all__ = ["Row", "granted_rows"]
 
-_Types = tuple[frozenset[str], ...]
+_Types = tuple[frozenset[str] | None, ...]
+"""Types by position, None for any."""
+
 _Operator = tuple[str, str, int]
 _GOOD = (Outcome.PASS, Outcome.WAIVED)
 _SILENT = (Outcome.UNSUPPORTED, Outcome.QUARANTINED)
@@ -53,21 +59,35 @@ class Row:
             "op_type": self.op_type,
             "since": self.since,
             "until": self.until,
-            "inputs": [sorted(types) for types in self.inputs],
-            "outputs": [sorted(types) for types in self.outputs],
+            "inputs": [_listed(types) for types in self.inputs],
+            "outputs": [_listed(types) for types in self.outputs],
             "predicate": self.predicate,
         }
 
 
+def _listed(types: frozenset[str] | None) -> list[str] | None:
+    return None if types is None else sorted(types)
+
+
+_Seen = tuple[frozenset[str], ...]
+
+
 @dataclass(slots=True)
 class _Shown:
-    """What the cases of one operator, version and choice of types have shown."""
+    """What the cases of one operator, version and choice of types have shown.
+
+    Attributes:
+        vendor: the distribution that some of the cases come from, if any do.
+        example: the model of one that passed, with as many outputs as any.
+    """
 
     good: int = 0
     bad: int = 0
     waived: int = 0
-    inputs: tuple[frozenset[str], ...] = ()
-    outputs: tuple[frozenset[str], ...] = ()
+    vendor: str = ""
+    example: onnx.ModelProto | None = None
+    inputs: _Seen = ()
+    outputs: _Seen = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +102,7 @@ class _Box:
     inputs: _Types
     outputs: _Types
     waived: int
+    vendor: str
 
 
 def granted_rows(pairs: Iterable[tuple[Job, Verdict]]) -> list[Row]:
@@ -90,24 +111,29 @@ def granted_rows(pairs: Iterable[tuple[Job, Verdict]]) -> list[Row]:
     An operator of one schema version, with one choice of types, is granted if none of its cases
     went wrong and one at least passed. A waived case counts as passed, and the row says so.
     """
+    collected = _collected(pairs)
+    unknown = _unknown_outputs(collected)
     by_operator: dict[_Operator, list[_Box]] = {}
-    for (operator, dtypes), shown in _collected(pairs).items():
+    for (operator, dtypes), shown in collected.items():
         if shown.good and not shown.bad:
             box = _Box(
                 tuple((name, frozenset([text])) for name, text in dtypes),
-                _padded(shown.inputs, operator, "inputs"),
-                _padded(shown.outputs, operator, "outputs"),
+                _closed(shown.inputs, _formals(operator, "inputs")),
+                _outputs(shown.outputs, operator, unknown[operator]),
                 shown.waived,
+                shown.vendor,
             )
             by_operator.setdefault(operator, []).append(box)
     merged = {operator: _merged(boxes) for operator, boxes in by_operator.items()}
     return sorted(_rows(merged), key=_order)
 
 
-def _collected(
-    pairs: Iterable[tuple[Job, Verdict]],
-) -> dict[tuple[_Operator, tuple[tuple[str, str], ...]], _Shown]:
-    found: dict[tuple[_Operator, tuple[tuple[str, str], ...]], _Shown] = {}
+_Key = tuple[_Operator, tuple[tuple[str, str], ...]]
+"""An operator and a choice of types."""
+
+
+def _collected(pairs: Iterable[tuple[Job, Verdict]]) -> dict[_Key, _Shown]:
+    found: dict[_Key, _Shown] = {}
     for job, verdict in pairs:
         if not isinstance(job, Case) or job.subject is None or verdict.outcome in _SILENT:
             continue
@@ -115,13 +141,35 @@ def _collected(
         dtypes = tuple(sorted((name, kind.text) for name, kind in subject.dtypes.items()))
         key = ((subject.domain, subject.op_type, subject.since_version), dtypes)
         shown = found.setdefault(key, _Shown())
+        shown.vendor = shown.vendor or job.vendor
         if verdict.outcome in _GOOD:
             shown.good += 1
             shown.waived += verdict.outcome is Outcome.WAIVED
+            shown.example = _with_more_outputs(shown.example, job.model)
             _note_types(shown, job, subject)
         else:
             shown.bad += 1
     return found
+
+
+def _with_more_outputs(
+    known: onnx.ModelProto | None, other: onnx.ModelProto | None
+) -> onnx.ModelProto | None:
+    if known is None or other is None:
+        return known or other
+    more = len(other.graph.node[0].output) > len(known.graph.node[0].output)
+    return other if more else known
+
+
+def _unknown_outputs(collected: Mapping[_Key, _Shown]) -> Mapping[_Operator, frozenset[int]]:
+    """By operator, positions of outputs whose types onnx doesn't infer."""
+    examples: dict[_Operator, onnx.ModelProto | None] = {}
+    for (operator, _), shown in collected.items():
+        examples[operator] = _with_more_outputs(examples.get(operator), shown.example)
+    return {
+        operator: frozenset() if model is None else uninferred_outputs(model)
+        for operator, model in examples.items()
+    }
 
 
 def _note_types(shown: _Shown, case: Case, subject: Subject) -> None:
@@ -159,7 +207,7 @@ def _text(kind: ValueType | None) -> str:
     return "" if kind is None else str(kind)
 
 
-def _widened(types: _Types, seen: Sequence[str]) -> _Types:
+def _widened(types: _Seen, seen: Sequence[str]) -> _Seen:
     length = max(len(types), len(seen))
     padded = [*types, *[frozenset[str]()] * (length - len(types))]
     return tuple(
@@ -168,18 +216,32 @@ def _widened(types: _Types, seen: Sequence[str]) -> _Types:
     )
 
 
-def _padded(types: _Types, operator: _Operator, side: str) -> _Types:
-    """Close the positions that no case had: the last entry would stand for them too."""
+def _formals(operator: _Operator, side: str) -> tuple[Formal, ...]:
+    """The formal inputs or outputs of an operator; none if nobody knows it."""
     domain, op_type, version = operator
-    if not onnx.defs.has(op_type, domain):
-        return types
-    formals = getattr(onnx.defs.get_schema(op_type, version, domain), side)
-    if formals and formals[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic:
+    signature = signature_of(domain, op_type, version)
+    if signature is None:
+        return ()
+    return signature.inputs if side == "inputs" else signature.outputs
+
+
+def _closed(types: _Seen, formals: Sequence[Formal]) -> _Seen:
+    """Close the positions that no case had: the last entry would stand for them too."""
+    if formals and formals[-1].variadic:
         # Further ones of the kind are like those seen.
         fixed = types[: len(formals) - 1]
         rest = frozenset[str]().union(*types[len(formals) - 1 :])
         return (*fixed, rest)
-    return (*types, *[frozenset[str]()] * (len(formals) - len(types)))
+    # Of an unknown operator nobody knows how many positions follow.
+    missing = max(len(formals) - len(types), 0 if formals else 1)
+    return (*types, *[frozenset[str]()] * missing)
+
+
+def _outputs(types: _Seen, operator: _Operator, unknown: frozenset[int]) -> _Types:
+    closed = _closed(types, _formals(operator, "outputs"))
+    return tuple(
+        None if types and place in unknown else types for place, types in enumerate(closed)
+    )
 
 
 # ---------------------------------------------------------------- merging
@@ -193,7 +255,7 @@ def _merged(boxes: list[_Box]) -> list[_Box]:
         for box in boxes:
             others = tuple(item for item in box.dtypes if item[0] != name)
             has = any(item[0] == name for item in box.dtypes)
-            shape = (len(box.inputs), len(box.outputs), bool(box.waived))
+            shape = (len(box.inputs), len(box.outputs), bool(box.waived), box.vendor)
             groups.setdefault((others, has, shape), []).append(box)
         boxes = [_union(group, name) for group in groups.values()]
     return boxes
@@ -209,11 +271,17 @@ def _union(boxes: Sequence[_Box], name: str) -> _Box:
         _joined([box.inputs for box in boxes]),
         _joined([box.outputs for box in boxes]),
         sum(box.waived for box in boxes),
+        first.vendor,
     )
 
 
 def _joined(sides: Sequence[_Types]) -> _Types:
-    return tuple(frozenset[str]().union(*column) for column in zip(*sides, strict=True))
+    return tuple(_either(column) for column in zip(*sides, strict=True))
+
+
+def _either(column: Sequence[frozenset[str] | None]) -> frozenset[str] | None:
+    known = [types for types in column if types is not None]
+    return frozenset[str]().union(*known) if len(known) == len(column) else None
 
 
 def _rows(merged: Mapping[_Operator, list[_Box]]) -> list[Row]:
@@ -235,28 +303,17 @@ def _rows(merged: Mapping[_Operator, list[_Box]]) -> list[Row]:
 def _versions(merged: Mapping[_Operator, Any], domain: str, op_type: str) -> list[int]:
     """Every schema version of an operator, granted or not, ascending."""
     granted = {version for d, o, version in merged if (d, o) == (domain, op_type)}
-    known = {
-        schema.since_version
-        for schema in _history()
-        if (schema.domain, schema.name) == (domain, op_type)
-    }
+    known = {signature.since_version for signature in signatures_of(domain, op_type)}
     return sorted(granted | known)
 
 
-_HISTORY: list[Any] = []
-
-
-def _history() -> list[Any]:
-    if not _HISTORY:
-        _HISTORY.extend(onnx.defs.get_all_schemas_with_history())
-    return _HISTORY
-
-
 def _row(domain: str, op_type: str, box: _Box, since: int, until: int) -> Row:
-    predicate = f"{box.waived} waived" if box.waived else ""
+    notes = [f"cases of {box.vendor}"] if box.vendor else []
+    notes += [f"{box.waived} waived"] if box.waived else []
+    predicate = ", ".join(notes)
     return Row(domain, op_type, since, until, box.inputs, box.outputs, predicate, dict(box.dtypes))
 
 
 def _order(row: Row) -> tuple[Any, ...]:
-    types = [sorted(side) for side in (*row.inputs, *row.outputs)]
+    types = [sorted(side or ()) for side in (*row.inputs, *row.outputs)]
     return (row.domain, row.op_type, row.since, row.until, types)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from ep_core.graph import Subgraph
 from ep_core.memory import copy_value
 from ep_core.types import TensorType
 
-__all__ = ["DeviceRuns", "HostRuns", "Values", "runs_of"]
+__all__ = ["DeviceRuns", "HostRuns", "Ran", "Values", "runs_of"]
 
 Values = list[Value]
 
@@ -43,6 +44,19 @@ _AGAIN = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What came of running a partition in every way.
+
+    Attributes:
+        answers: outputs that are to be judged.
+        seconds: of each run in turn, from the call until the outputs are there, without copies.
+    """
+
+    answers: list[Values]
+    seconds: list[float]
+
+
 def runs_of(
     lane: HostLane | DeviceLane,
     partition: CompiledPartition,
@@ -50,8 +64,8 @@ def runs_of(
     inputs: Sequence[Value],
     *,
     repeatable: bool,
-) -> list[Values]:
-    """Run a partition in every way and return the outputs that are to be judged.
+) -> Ran:
+    """Run a partition in every way; return the outputs that are to be judged, and the times.
 
     Args:
         inputs: host values in the order of `subgraph.inputs`; they stay as they are.
@@ -60,13 +74,20 @@ def runs_of(
     Raises:
         Broken: a run fails, or breaks a contract.
     """
+    runs: DeviceRuns | HostRuns
     if isinstance(lane, DeviceLane):
-        return DeviceRuns(lane, partition, subgraph, inputs, repeatable).all()
-    return HostRuns(lane, partition, subgraph, inputs, repeatable).all()
+        runs = DeviceRuns(lane, partition, subgraph, inputs, repeatable)
+    else:
+        runs = HostRuns(lane, partition, subgraph, inputs, repeatable)
+    return Ran(runs.all(), runs.seconds)
 
 
 class HostRuns:
-    """The runs of a partition in host memory."""
+    """The runs of a partition in host memory.
+
+    Attributes:
+        seconds: of each run.
+    """
 
     def __init__(
         self,
@@ -81,6 +102,7 @@ class HostRuns:
         self._subgraph = subgraph
         self._inputs = inputs
         self._repeatable = repeatable
+        self.seconds: list[float] = []
 
     def all(self) -> list[Values]:
         """See `runs_of`."""
@@ -143,7 +165,7 @@ class HostRuns:
     def _run(self, held: list[Held], outputs: Values, what: str) -> Values:
         inputs = [item.value for item in held]
         try:
-            self._lane.run(self._partition, inputs, outputs)
+            self.seconds.append(self._lane.run(self._partition, inputs, outputs))
         except Exception as error:
             raise Broken(f"claimed and compiled, but {what} fails: {text_of(error)}") from error
         names = self._subgraph.inputs
@@ -171,7 +193,11 @@ class HostRuns:
 
 
 class DeviceRuns:
-    """The runs of a partition in a device's memory."""
+    """The runs of a partition in a device's memory.
+
+    Attributes:
+        seconds: of each run.
+    """
 
     def __init__(
         self,
@@ -187,6 +213,7 @@ class DeviceRuns:
         self._inputs = inputs
         self._repeatable = repeatable
         self._owned: list[Buffer] = []
+        self.seconds: list[float] = []
 
     def all(self) -> list[Values]:
         """See `runs_of`."""
@@ -239,7 +266,7 @@ class DeviceRuns:
     def _run(self, buffers: Values, outputs: Values, what: str) -> Values:
         given = list(outputs)
         try:
-            self._lane.run(self._partition, buffers, outputs)
+            self.seconds.append(self._lane.run(self._partition, buffers, outputs))
         except Exception as error:
             raise Broken(f"claimed and compiled, but {what} fails: {text_of(error)}") from error
         for name, target, output in zip(self._subgraph.outputs, given, outputs, strict=True):

@@ -8,27 +8,29 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from ep_compliance.cases import Subject
+from ep_compliance.recorded.operators import OPERATORS
+from ep_compliance.signatures import ONNX_DOMAINS
 from ep_core.types import DataType
 
 __all__ = [
     "element_in",
     "element_type",
-    "first_types",
     "schemas_of",
     "subject_of",
     "type_parameters",
+    "uninferred_outputs",
 ]
 
 
 def subject_of(model: onnx.ModelProto, node: onnx.NodeProto) -> Subject | None:
-    """The subject of a model's node; None for operators that onnx has no schema of.
+    """The subject of a model's node; None for operators that onnx doesn't define.
 
     Types come from the graph's inputs, outputs and initializers, so it serves one-node models.
     """
     domain = "" if node.domain == "ai.onnx" else node.domain
-    versions = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import}
-    if not onnx.defs.has(node.op_type, domain):
+    if domain not in ONNX_DOMAINS or not onnx.defs.has(node.op_type, domain):
         return None
+    versions = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import}
     schema = onnx.defs.get_schema(node.op_type, versions[domain], domain)
     types = {info.name: info.type for info in (*model.graph.input, *model.graph.output)}
     kinds = {name: element_type(kind) for name, kind in types.items()}
@@ -40,6 +42,27 @@ def subject_of(model: onnx.ModelProto, node: onnx.NodeProto) -> Subject | None:
             if kind is not None:
                 found.setdefault(parameter, kind)
     return Subject(domain, node.op_type, schema.since_version, found)
+
+
+def uninferred_outputs(model: onnx.ModelProto) -> frozenset[int]:
+    """Positions of a one-node model's outputs whose types onnx doesn't infer.
+
+    None of an operator that onnx doesn't define counts as inferred, whatever schema a plugin has
+    registered: another process may lack it.
+    """
+    node = model.graph.node[0]
+    if node.domain not in ONNX_DOMAINS or (node.domain, node.op_type) in OPERATORS:
+        return frozenset(range(len(node.output)))
+    bare = onnx.ModelProto()
+    bare.CopyFrom(model)
+    for info in bare.graph.output:
+        info.ClearField("type")
+    try:
+        inferred = onnx.shape_inference.infer_shapes(bare)
+    except Exception:  # noqa: BLE001 - it throws whatever C++ throws
+        return frozenset(range(len(node.output)))
+    known = {info.name for info in inferred.graph.output if info.type.WhichOneof("value")}
+    return frozenset(place for place, name in enumerate(node.output) if name not in known)
 
 
 def type_parameters(formals: Sequence[onnx.defs.OpSchema.FormalParameter], count: int) -> list[str]:
@@ -62,7 +85,7 @@ def element_type(kind: onnx.TypeProto) -> DataType | None:
 
 
 def schemas_of(domain: str, op_type: str) -> Sequence[onnx.defs.OpSchema]:
-    """Every version of an operator that isn't deprecated, oldest first."""
+    """Every version of an operator of onnx's that isn't deprecated, oldest first."""
     return _schemas().get((domain, op_type), ())
 
 
@@ -70,19 +93,10 @@ def schemas_of(domain: str, op_type: str) -> Sequence[onnx.defs.OpSchema]:
 def _schemas() -> Mapping[tuple[str, str], Sequence[onnx.defs.OpSchema]]:
     found: dict[tuple[str, str], list[onnx.defs.OpSchema]] = {}
     for schema in onnx.defs.get_all_schemas_with_history():
-        if not schema.deprecated:
+        # Plugins may have registered others, which would make the cases depend on them.
+        if schema.domain in ONNX_DOMAINS and not schema.deprecated:
             found.setdefault((schema.domain, schema.name), []).append(schema)
     return {key: sorted(v, key=lambda s: int(s.since_version)) for key, v in found.items()}
-
-
-def first_types(schema: onnx.defs.OpSchema) -> frozenset[DataType | None]:
-    """Element types of the first input, in whatever they are wrapped; None if there is no input."""
-    if not schema.inputs:
-        return frozenset({None})
-    first = schema.inputs[0].type_str
-    constraints = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
-    kinds = constraints.get(first, [first])
-    return frozenset(element_in(kind) for kind in kinds if "sparse_" not in kind)
 
 
 def element_in(kind: str) -> DataType:

@@ -16,7 +16,7 @@ exactly. `got` is right where
   zero the error stays below lambda*sqrt(K)*u with a probability of at least 1 - 2*exp(-lambda^2/2)
   (Higham and Mary, SIAM J. Sci. Comput. 41, 2019). lambda = 8, hence c = 4, leaves about 1e-14;
   the smaller of the two bounds counts. `eps` is that of the accumulator: float32 for narrower
-  types, unless the provider declares narrow accumulation.
+  types, unless the output is a 16-bit float and the provider declares narrow accumulation.
 - `absolute`: what the condition of the problem costs, measured by the oracle (see `classes`).
 
 For float64 outputs the oracle errs as much as the provider, so the allowance is doubled.
@@ -25,8 +25,9 @@ NaN stands where NaN is expected and nowhere else; payloads and signs of NaN mea
 An infinity must be matched. The other way round, an infinity counts as the value after the largest
 finite one, so that a number within its allowance of overflowing may overflow. Signs of zeros count
 where the operator defines them. Denormals count like any other number, unless the provider declares
-that it flushes them: then a zero is accepted for a denormal. Integers, bools and strings are exact,
-save for the `steps` that a quantizing operator allows.
+that it flushes them: then a zero is accepted for a denormal; inputs that it reads as zeros are
+`flushing`'s business. Integers, bools and strings are exact, save for the `steps` that a quantizing
+operator allows.
 """
 
 from __future__ import annotations
@@ -42,10 +43,13 @@ from ep_compliance.precision import Array, float_format, is_float, spacing
 from ep_core.contracts import Numerics
 from ep_core.types import DataType
 
-__all__ = ["EXACT", "SUM_FACTOR", "Allowance", "Context", "judge"]
+__all__ = ["EXACT", "SUM_FACTOR", "Allowance", "Context", "allowed_errors", "judge"]
 
 SUM_FACTOR = 4.0
 """`c` above: half of the lambda of Higham and Mary, because u is half of eps."""
+
+_NARROW_BYTES = 2
+"""Size of the types whose sums `narrow_accumulation` is about."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -223,7 +227,7 @@ def _judge_floats(
     form = float_format(expected.dtype)
     mine, right = got.astype(np.float64), expected.astype(np.float64)
     with np.errstate(all="ignore"):
-        allowed = _allowed(right, expected.dtype, allowance, numerics)
+        allowed = allowed_errors(right, expected.dtype, allowance, numerics)
         error = _distance(mine, right, form.beyond)
         wrong = (error > allowed) | (np.isnan(mine) != np.isnan(right))
         wrong |= np.isinf(right) & (mine != right)
@@ -233,11 +237,13 @@ def _judge_floats(
             zeros = (mine == 0) & (right == 0)
             wrong |= zeros & (np.signbit(mine) != np.signbit(right))
         if numerics.flushes_denormals:
-            wrong &= ~((mine == 0) & (np.abs(right) < form.smallest_normal))
+            wrong &= ~((mine == 0) & (right != 0) & (np.abs(right) < form.smallest_normal))
     return _report(got, expected, wrong, _worst(error, right, wrong, expected), allowance.rule)
 
 
-def _allowed(right: Array, dtype: np.dtype[Any], allowance: Allowance, numerics: Numerics) -> Array:
+def allowed_errors(
+    right: Array, dtype: np.dtype[Any], allowance: Allowance, numerics: Numerics
+) -> Array:
     """The largest error that is allowed, element by element, in the output's own unit."""
     finite = np.where(np.isfinite(right), right, 0.0)
     allowed = allowance.ulps * spacing(finite, dtype) + allowance.absolute
@@ -254,8 +260,9 @@ def _allowed(right: Array, dtype: np.dtype[Any], allowance: Allowance, numerics:
 
 def _accumulator_eps(dtype: np.dtype[Any], numerics: Numerics) -> float:
     eps = float_format(dtype).eps
-    single = float_format(np.dtype(np.float32)).eps
-    return eps if numerics.narrow_accumulation else min(eps, single)
+    if numerics.narrow_accumulation and dtype.itemsize == _NARROW_BYTES:
+        return eps
+    return min(eps, float_format(np.dtype(np.float32)).eps)
 
 
 def _distance(mine: Array, right: Array, beyond: float) -> Array:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ep_compliance.jobs import Job, is_must_pass
 from ep_compliance.outcomes import Outcome, Verdict
+from ep_compliance.texts import similar_ids
 from ep_core.errors import EpError, did_you_mean
 
 __all__ = ["Waiver", "WaiverError", "apply_waivers", "read_waivers"]
@@ -115,7 +116,7 @@ def apply_waivers(
     by_id = {waiver.id: waiver for waiver in waivers}
     problems = [
         f"the waiver for {waiver.id!r} names no case or check: "
-        + did_you_mean(waiver.id, [job.id for job in jobs])
+        + similar_ids(waiver.id, [job.id for job in jobs])
         for waiver in waivers
         if waiver.id not in {job.id for job in jobs} and waiver.id not in (others or {})
     ]

@@ -1,4 +1,4 @@
-"""Providers that take their process down or hang; only a worker process can hold them."""
+"""Providers that are installed, most because only a worker process can hold them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import time
 
 import numpy as np
 from zoo_base import CorrectProvider, Plugin, table_with
+
+from ep_core.contracts import Numerics, ProviderFeatures
 
 
 def _crash(a, b):
@@ -53,6 +55,16 @@ class Chatters(CorrectProvider):
     table = table_with(Relu=_chatter)
 
 
+class Careless(CorrectProvider):
+    """Two units off in its square roots, and with a say on everything else."""
+
+    table = table_with(Sqrt=lambda x: np.sqrt(x) * (1 + 2 * np.finfo(x.dtype).eps))
+    features = ProviderFeatures(numerics=Numerics(flushes_denormals=True))
+
+    def estimate(self, kernel_node, row):
+        return 0.001 if kernel_node.node.op_type == "Add" else None
+
+
 class CantOpen(CorrectProvider):
     def __init__(self, *args):
         os._exit(9)
@@ -63,4 +75,5 @@ hangs = Plugin(Hangs, "hangs")
 exits = Plugin(Exits, "exits")
 chatters = Plugin(Chatters, "chatters")
 cant_open = Plugin(CantOpen, "cant_open")
+careless = Plugin(Careless, "careless")
 correct = Plugin(CorrectProvider, "correct")

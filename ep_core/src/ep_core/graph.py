@@ -47,7 +47,7 @@ class Initializer:
     External data is memory-mapped, so that an initializer costs no memory until it is read.
     """
 
-    __slots__ = ("_array", "_read", "dtype", "name", "shape")
+    __slots__ = ("__weakref__", "_array", "_read", "dtype", "name", "shape")
 
     def __init__(
         self,

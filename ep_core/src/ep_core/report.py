@@ -22,7 +22,12 @@ _SHOWN_NODES = 4
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """One partition. `scope` is the path of the graph it is in, `""` for the main graph."""
+    """One partition.
+
+    Attributes:
+        scope: the path of the graph it is in, `""` for the main graph.
+        from_cache: it was imported from `SessionOptions.cache_dir` instead of compiled.
+    """
 
     scope: str
     name: str
@@ -31,6 +36,7 @@ class PartitionReport:
     nodes: tuple[str, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    from_cache: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +117,7 @@ class PlacementReport:
         lines = [self.summary]
         for part in self.partitions:
             where = f"{part.scope}: " if part.scope else ""
-            count = _nodes(len(part.nodes))
+            count = _nodes(len(part.nodes)) + (", from the cache" if part.from_cache else "")
             lines.append(f"  {where}{part.name} on {part.provider} ({part.device}): {count}")
         for copy in self.copies:
             size = "unknown size" if copy.nbytes is None else _bytes(copy.nbytes)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from ep_sdk.arena import Arena, Chunk
 from ep_sdk.base import ProviderBase
 from ep_sdk.compiler_provider import CompiledModel, CompilerProvider
 from ep_sdk.factory import StandardFactory
@@ -15,6 +16,8 @@ from ep_sdk.memory_plan import Lifetime, MemoryPlan, plan_memory
 from ep_sdk.options import as_bool, as_bytes, as_choice, as_int, as_names
 
 __all__ = [
+    "Arena",
+    "Chunk",
     "CompiledModel",
     "CompilerProvider",
     "Kernel",

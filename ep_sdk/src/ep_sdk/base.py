@@ -6,13 +6,14 @@ No claims and no compiling here; those are what `KernelProvider` and `CompilerPr
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
 from ep_core.contracts import (
     Allocator,
     CompiledPartition,
     DataTransfer,
+    NodeTime,
     ProviderFeatures,
     ProviderInfo,
     Stream,
@@ -95,6 +96,12 @@ class ProviderBase:
     def import_partition(self, subgraph: Subgraph, artifact: bytes) -> CompiledPartition:
         """A partition made from an artifact. Default: a refusal, right without `artifacts`."""
         raise CompileError(f"provider {self._info.name!r} imports no partitions")
+
+    def profile_partition(
+        self, partition: CompiledPartition, record: Callable[[NodeTime], None]
+    ) -> None:
+        """Have nodes timed. Default: a refusal, right without `profiles_nodes`."""
+        raise ProviderError(f"provider {self._info.name!r} doesn't time its nodes")
 
     def close(self) -> None:
         """Close everything that is still open, then the device; twice without harm."""

@@ -14,7 +14,14 @@ from typing import Any, ClassVar
 import numpy as np
 import onnx
 
-from ep_core.contracts import Capability, ProviderFeatures, Stream, Support, Value
+from ep_core.contracts import (
+    Capability,
+    CompiledPartition,
+    ProviderFeatures,
+    Stream,
+    Support,
+    Value,
+)
 from ep_core.errors import AllocationError, CompileError, EpError, ProviderError, RunError
 from ep_core.graph import Graph, Node, Subgraph
 from ep_core.memory import copy_value
@@ -40,12 +47,14 @@ class CompiledModel:
         fresh_outputs: every array that `run` returns is new: no view of an input, a constant or
             memory that the next run writes to. The base copies results unless this is True.
         close: releases the compiled model; called once.
+        export: returns what `CompilerProvider.import_model` needs; None if that can't be had.
     """
 
     run: Callable[[Mapping[str, Value]], Mapping[str, Value]]
     inputs: tuple[str, ...] | None = None
     fresh_outputs: bool = False
     close: Callable[[], None] = _nothing
+    export: Callable[[], bytes] | None = None
 
 
 class CompilerProvider(ProviderBase, ABC):
@@ -53,6 +62,9 @@ class CompilerProvider(ProviderBase, ABC):
 
     A subclass writes `compile_model`, and `supports` or, if the vendor answers for whole graphs,
     `claims`. Compilers like large subgraphs: all that is claimed and connected comes as one.
+
+    A compiler whose results can be stored declares `artifacts` among its features, sets `export` in
+    what `compile_model` and `import_model` return, and writes `import_model`.
     """
 
     features: ClassVar[ProviderFeatures] = ProviderFeatures(concurrent_runs=False)
@@ -68,6 +80,18 @@ class CompilerProvider(ProviderBase, ABC):
         Raises:
             Any exception; it costs this claim only.
         """
+
+    def import_model(self, artifact: bytes, subgraph: Subgraph) -> CompiledModel:
+        """Required with `features.artifacts`. Load what `CompiledModel.export` gave.
+
+        Args:
+            artifact: whole, and of an equal subgraph, device and build: the core sees to that.
+            subgraph: for names and types; it needn't be compiled.
+
+        Raises:
+            Any exception; the core then compiles.
+        """
+        raise CompileError(f"provider {self.info.name!r} imports no models")
 
     def supports(self, node: Node, graph: Graph) -> Support:
         """Say whether the compiler takes one node. Required unless `claims` is overridden."""
@@ -94,16 +118,40 @@ class CompilerProvider(ProviderBase, ABC):
             AllocationError: memory ran out.
             ProviderError: the provider is closed.
         """
+        make = lambda: self.compile_model(subgraph.to_model(), subgraph)  # noqa: E731
+        return self._partition(subgraph, "compile", make)
+
+    def export_partition(self, partition: CompiledPartition) -> bytes:
+        """Ask a partition's model for its artifact.
+
+        Raises:
+            CompileError: the partition has none to give, or the vendor failed.
+            ProviderError: the provider is closed.
+        """
+        self.check_open()
+        if not isinstance(partition, CompilerPartition):
+            raise CompileError(f"the partition isn't one of provider {self.info.name!r}")
+        return partition.export()
+
+    def import_partition(self, subgraph: Subgraph, artifact: bytes) -> CompilerPartition:
+        """Make a partition by `import_model`; raises what `compile` does."""
+        make = lambda: self.import_model(artifact, subgraph)  # noqa: E731
+        return self._partition(subgraph, "import", make)
+
+    def _partition(
+        self, subgraph: Subgraph, doing: str, make: Callable[[], CompiledModel]
+    ) -> CompilerPartition:
         self.check_open()
         try:
-            compiled = self.compile_model(subgraph.to_model(), subgraph)
+            compiled = make()
         except EpError:
             raise
         except MemoryError as error:
-            raise AllocationError(f"compiling {subgraph.name!r} ran out of memory") from error
+            what = f"{self.info.name!r} ran out of memory to {doing} {subgraph.name!r}"
+            raise AllocationError(what) from error
         except Exception as error:
             raise CompileError(
-                f"{self.info.name!r} can't compile {subgraph.name!r} "
+                f"{self.info.name!r} can't {doing} {subgraph.name!r} "
                 f"({len(subgraph.nodes)} nodes): {type(error).__name__}: {error}"
             ) from error
         partition = CompilerPartition(compiled, subgraph, self.info.name, on_close=self.forget)
@@ -175,6 +223,20 @@ class CompilerPartition:
                     f"{self._label} returned no {name!r}", got=f"outputs {sorted(results)}"
                 )
             outputs[position] = self._leave(position, results[name], outputs[position])
+
+    def export(self) -> bytes:
+        """The artifact of the vendor's model; raises CompileError where there is none."""
+        if self._closed or self._compiled.export is None:
+            what = "is closed" if self._closed else "can't be exported"
+            raise CompileError(f"{self._label}: the partition {what}")
+        try:
+            return self._compiled.export()
+        except EpError:
+            raise
+        except Exception as error:
+            raise CompileError(
+                f"{self._label} can't be exported: {type(error).__name__}: {error}"
+            ) from error
 
     def close(self) -> None:
         """Release the vendor's model; twice without harm."""

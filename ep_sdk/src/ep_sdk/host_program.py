@@ -21,7 +21,7 @@ from ep_core.types import DataType, TensorType, ValueType
 from ep_sdk.failures import node_error
 from ep_sdk.host import aligned_bytes, as_value, copy_into, has_type, shares_memory
 from ep_sdk.kernels import Kernel
-from ep_sdk.lowering import NOWHERE, Lowered
+from ep_sdk.lowering import NOWHERE, Lowered, LoweredStep
 from ep_sdk.memory_plan import ALIGNMENT, Lifetime, MemoryPlan, plan_memory
 
 __all__ = ["HostProgram"]
@@ -122,6 +122,12 @@ class HostProgram:
                 self._trusted = False
                 self._frames.clear()
                 self._run_plain(inputs, outputs)
+
+    def change_kernels(self, change: Callable[[LoweredStep], Kernel]) -> None:
+        """Put other kernels in place of those of the steps; not while a run is under way."""
+        self._lowered = self._lowered.with_kernels(change)
+        self._plain_calls = _make_calls(self._lowered, checked=False)
+        self._checked_calls = _make_calls(self._lowered, checked=True)
 
     def close(self) -> None:
         """Give up constants and arenas; twice without harm."""

@@ -5,13 +5,16 @@ Both `get_capability` and `compile` ask `find_row`, so what is claimed is what c
 
 from __future__ import annotations
 
-from typing import ClassVar
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar
 
-from ep_core.contracts import Capability, CompiledPartition, Support
+from ep_core.contracts import Capability, CompiledPartition, NodeTime, Support
+from ep_core.errors import ProviderError
 from ep_core.graph import Graph, Node, Subgraph
 from ep_sdk.base import ProviderBase
 from ep_sdk.host_program import HostProgram
-from ep_sdk.kernels import KernelNode, KernelRow, KernelTable
+from ep_sdk.kernels import Kernel, KernelNode, KernelRow, KernelTable
 from ep_sdk.lookup import describe_node, find_row
 from ep_sdk.lowering import lower
 from ep_sdk.one_node import OneNodeProgram, is_one_node
@@ -44,6 +47,10 @@ class KernelProvider(ProviderBase):
             non_tensor_values=self.features.non_tensor_values,
         )
 
+    def estimate(self, kernel_node: KernelNode, row: KernelRow) -> float | None:
+        """Return the seconds that a node takes on the device, None without an idea; pure."""
+        return None
+
     def get_capability(self, graph: Graph) -> Capability:
         """Say yes to every node that has a row; pure, and quick enough to ask often."""
         return Capability(tuple(self._support(graph, node) for node in graph.nodes))
@@ -74,6 +81,40 @@ class KernelProvider(ProviderBase):
         self.track(program)
         return program
 
+    def profile_partition(
+        self, partition: CompiledPartition, record: Callable[[NodeTime], None]
+    ) -> None:
+        """Have every kernel of a partition timed as `timed_kernel` says.
+
+        Raises:
+            ProviderError: the partition isn't one of this class.
+        """
+        if not isinstance(partition, HostProgram | StreamProgram):
+            raise ProviderError(f"provider {self.info.name!r} can't time another one's partition")
+        partition.change_kernels(lambda step: self.timed_kernel(step.kernel, step.node, record))
+
+    def timed_kernel(
+        self, kernel: Kernel, node: Node, record: Callable[[NodeTime], None]
+    ) -> Kernel:
+        """Return a kernel that does the same and reports how long it took.
+
+        Here that is the time of the call. Where the call only hands work to a stream, a provider
+        overrides this to time the device, or doesn't declare `profiles_nodes`.
+        """
+        clock = time.perf_counter_ns
+
+        def timed(*args: Any, **options: Any) -> Any:
+            start = clock()
+            try:
+                return kernel(*args, **options)
+            finally:
+                record(NodeTime(node.name, node.op_type, start, clock()))
+
+        return timed
+
     def _support(self, graph: Graph, node: Node) -> Support:
-        found = self.find_row(describe_node(graph, node, self.options, self))
-        return Support(False, found) if isinstance(found, str) else Support(True)
+        kernel_node = describe_node(graph, node, self.options, self)
+        found = self.find_row(kernel_node)
+        if isinstance(found, str):
+            return Support(False, found)
+        return Support(True, cost=self.estimate(kernel_node, found))

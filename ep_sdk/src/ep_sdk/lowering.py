@@ -7,7 +7,7 @@ What may share memory with what is worked out here, once, and used by both kinds
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ep_core.errors import CompileError, EpError
@@ -76,6 +76,11 @@ class Lowered:
     def given(self) -> frozenset[int]:
         """Slots of inputs and constants: memory that belongs to somebody else."""
         return frozenset((*self.inputs, *self.constants))
+
+    def with_kernels(self, change: Callable[[LoweredStep], Kernel]) -> Lowered:
+        """The same with other kernels in the steps."""
+        steps = tuple(replace(step, kernel=change(step)) for step in self.steps)
+        return replace(self, steps=steps)
 
 
 def lower(subgraph: Subgraph, find_row: FindRow) -> Lowered:

@@ -14,7 +14,8 @@ from ep_core.contracts import Stream, Value
 from ep_core.memory import copy_value
 from ep_sdk.host import as_value, shares_memory
 from ep_sdk.host_program import HostProgram
-from ep_sdk.lowering import NOWHERE, Lowered
+from ep_sdk.kernels import Kernel
+from ep_sdk.lowering import NOWHERE, Lowered, LoweredStep
 
 __all__ = ["OneNodeProgram", "is_one_node"]
 
@@ -38,6 +39,11 @@ class OneNodeProgram(HostProgram):
         self._aliases = step.aliases
         # What only passes its input on computes nothing that could raise a warning.
         self._computes = not step.aliases
+
+    def change_kernels(self, change: Callable[[LoweredStep], Kernel]) -> None:
+        """As in `HostProgram`."""
+        super().change_kernels(change)
+        self._kernel = self._lowered.steps[0].kernel
 
     def run(
         self,

@@ -17,6 +17,7 @@ from ep_core.contracts import Allocator, Buffer, DataTransfer, Event, Stream, Va
 from ep_core.errors import CompileError, ContractError, EpError, RunError
 from ep_core.types import DataType
 from ep_sdk.failures import node_error
+from ep_sdk.kernels import Kernel
 from ep_sdk.lowering import NOWHERE, Lowered, LoweredStep
 
 __all__ = ["StreamDevice", "StreamProgram"]
@@ -118,6 +119,10 @@ class StreamProgram:
             if slot not in self._lowered.outputs or slot in run.given:
                 self._release(buffer, stream)
         outputs[:] = made
+
+    def change_kernels(self, change: Callable[[LoweredStep], Kernel]) -> None:
+        """Put other kernels in place of those of the steps; not while a run is under way."""
+        self._lowered = self._lowered.with_kernels(change)
 
     def close(self) -> None:
         """Wait for work that still reads the constants, then release them; twice without harm."""

@@ -236,3 +236,13 @@ def test_gelu_of_the_largest_number_is_itself():
     for approximate in ("none", "tanh"):
         (y,) = run_op("Gelu", [x], 20, approximate=approximate)
         assert y.tolist() == [x[0], 0.0]
+
+
+@pytest.mark.parametrize("stack", [(2, 2, 0), (0, 2, 3), (2, 0, 3)])
+def test_a_stack_of_empty_matrices_times_one_matrix(stack):
+    a, b = np.ones(stack, np.float32), np.ones((stack[-1], 3), np.float32)
+    (found,) = run_op("MatMul", [a, b], 13)
+    np.testing.assert_array_equal(found, np.full((*stack[:-1], 3), stack[-1], np.float32))
+    codes = [a.astype(np.uint8), b.astype(np.int8)]
+    (found,) = run_op("MatMulInteger", codes, 10)
+    np.testing.assert_array_equal(found, np.full((*stack[:-1], 3), stack[-1], np.int32))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ep_compliance.bench import Bench
+from ep_compliance.cases import Level
 from ep_compliance.findings import Broken, NotClaimed, text_of
 from ep_compliance.outcomes import Outcome
 
@@ -25,11 +26,13 @@ class Check:
     Attributes:
         id: unique and stable, e.g. `memory/round-trip`.
         must_pass: no waiver covers it, and no certificate is given where it fails.
+        level: the lowest level that runs it.
     """
 
     id: str
     run: CheckFunction
     must_pass: bool
+    level: Level = Level.MUSTPASS
 
     def judge(self, bench: Bench) -> tuple[Outcome, str]:
         """Run it; any error that it doesn't expect is the provider's failure too."""
@@ -47,11 +50,13 @@ class Check:
 _CHECKS: dict[str, Check] = {}
 
 
-def check(identifier: str, *, must_pass: bool = True) -> Callable[[CheckFunction], CheckFunction]:
+def check(
+    identifier: str, *, must_pass: bool = True, level: Level = Level.MUSTPASS
+) -> Callable[[CheckFunction], CheckFunction]:
     """Add a function to the list of checks."""
 
     def add(function: CheckFunction) -> CheckFunction:
-        _CHECKS[identifier] = Check(identifier, function, must_pass)
+        _CHECKS[identifier] = Check(identifier, function, must_pass, level)
         return function
 
     return add
@@ -59,7 +64,20 @@ def check(identifier: str, *, must_pass: bool = True) -> Callable[[CheckFunction
 
 def all_checks() -> Mapping[str, Check]:
     """Every check by id, in the order of the ids."""
-    from ep_compliance.checks import claims, faults, memory, options, order
+    from ep_compliance.checks import (
+        artifact_sessions,
+        artifacts,
+        claims,
+        faults,
+        memory,
+        options,
+        order,
+        placement,
+        sessions,
+        soak,
+        transfers,
+    )
 
-    assert all((claims, faults, memory, options, order))
+    assert all((artifact_sessions, artifacts))
+    assert all((claims, faults, memory, options, order, placement, sessions, soak, transfers))
     return dict(sorted(_CHECKS.items()))

@@ -104,7 +104,8 @@ def identity(bench: Bench) -> None:
             check_provider(provider)
         except ContractError as error:
             raise Broken(str(error)) from error
-        _check_features(provider.features)
+        features = provider.features
+        _check_features(features)
         stream = provider.create_stream()
         if provider.features.asynchronous != (stream is not None):
             raise Broken("create_stream() and `asynchronous` contradict each other")
@@ -115,6 +116,9 @@ def identity(bench: Bench) -> None:
             raise Broken("the allocator is for another memory than the provider's")
         if provider.features.non_tensor_values and provider.memory != HOST_MEMORY:
             raise Broken("`non_tensor_values` is for providers in host memory only")
+    with bench.open() as provider:
+        if provider.features != features:
+            raise Broken("what it declares differs when the device is opened again")
 
 
 def _check_features(features: ProviderFeatures) -> None:

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import gc
-import os
 import threading
 import time
-import tracemalloc
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ep_compliance.bench import Bench, Probe, agree, claimed_chain, run_once
 from ep_compliance.checks import check
+from ep_compliance.crowd import PATIENCE_SECONDS, on_threads
 from ep_compliance.drive import compiled
-from ep_compliance.findings import Broken, NotClaimed, text_of
+from ep_compliance.findings import Broken, NotClaimed
+from ep_compliance.growth import check_growth
 from ep_compliance.lanes import DeviceLane, HostLane, open_lane
 from ep_core.contracts import CompiledPartition, Event, ExecutionProvider, Stream, Value
 
 _SLOW: dict[str, Any] = {"kernel_latency_us": 1000}
 """An option of simulated devices, used where it exists."""
-
-_PATIENCE_SECONDS = 60.0
 
 
 @contextlib.contextmanager
@@ -57,7 +53,7 @@ def _by_host(event: Event, reader: Stream) -> None:
 
 
 def _by_polling(event: Event, reader: Stream) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not event.done():
         if time.monotonic() > deadline:
             raise Broken("an event is never done()")
@@ -178,7 +174,7 @@ def threads(bench: Bench) -> None:
                     if not agree(provider, expected[number], got):
                         raise Broken("runs on several threads mix their values up")
 
-            _on_threads(work, len(own))
+            on_threads(work, len(own))
 
 
 @check("order/create-and-destroy")
@@ -195,7 +191,7 @@ def create_and_destroy(bench: Bench) -> None:
                     if not agree(provider, expected, _expected(provider, part, probe)):
                         raise Broken("partitions made and closed side by side give other values")
 
-        _on_threads(work, 5)
+        on_threads(work, 5)
 
 
 @check("order/open-and-close")
@@ -209,30 +205,7 @@ def open_and_close(bench: Bench) -> None:
                 with compiled(provider, probe.subgraph) as part:
                     _expected(provider, part, probe)
 
-    _on_threads(work, 3)
-
-
-def _on_threads(work: Callable[[int], None], count: int) -> None:
-    """Call `work` on many threads and raise what the first of them raised."""
-    failures: list[Exception] = []
-
-    def guarded(number: int) -> None:
-        try:
-            work(number)
-        except Exception as error:  # noqa: BLE001 - raised below, on the check's own thread
-            failures.append(error)
-
-    crowd = [threading.Thread(target=guarded, args=(n,), daemon=True) for n in range(count)]
-    for thread in crowd:
-        thread.start()
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    for thread in crowd:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    if any(thread.is_alive() for thread in crowd):
-        raise Broken(f"threads hang for more than {_PATIENCE_SECONDS:g} s")
-    if failures:
-        first = failures[0]
-        raise first if isinstance(first, Broken | NotClaimed) else Broken(text_of(first))
+    on_threads(work, 3)
 
 
 # ---------------------------------------------------------------- the same thing many times
@@ -279,70 +252,16 @@ def thousand_cycles(bench: Bench) -> None:
     with bench.open() as provider:
         probe = claimed_chain(provider, length=3, side=side)
         with compiled(provider, probe.subgraph) as part:
-            _check_growth(provider, lambda: _expected(provider, part, probe), 1000, "runs")
+            check_growth(provider, lambda: _expected(provider, part, probe), 1000, "runs")
 
         def compile_and_run() -> None:
             with compiled(provider, probe.subgraph) as part:
                 _expected(provider, part, probe)
 
-        _check_growth(provider, compile_and_run, 60, "compilations")
+        check_growth(provider, compile_and_run, 60, "compilations")
 
     def open_and_run() -> None:
         with bench.open() as provider, compiled(provider, probe.subgraph) as part:
             _expected(provider, part, probe)
 
-    _check_growth(None, open_and_run, 20, "openings")
-
-
-_BYTES_PER_CYCLE = 640
-"""Less than any tensor here; caches that fill up slowly stay below it."""
-
-
-def _check_growth(
-    provider: ExecutionProvider | None, cycle: Callable[[], Any], count: int, what: str
-) -> None:
-    for _ in range(5):
-        cycle()
-    gc.collect()
-    allocator = None if provider is None else provider.allocator
-    device = 0 if allocator is None else allocator.stats().in_use_bytes
-    before = (_threads(), _descriptors(), _resident())
-    tracemalloc.start(1)
-    try:
-        traced = tracemalloc.get_traced_memory()[0]
-        for _ in range(count):
-            cycle()
-        gc.collect()
-        grown = tracemalloc.get_traced_memory()[0] - traced
-    finally:
-        tracemalloc.stop()
-    after = (_threads(), _descriptors(), _resident())
-    if allocator is not None and allocator.stats().in_use_bytes > device:
-        kept = allocator.stats().in_use_bytes - device
-        raise Broken(f"{count} {what} leave {kept} bytes of device memory in use")
-    for was, now, name in zip(before[:2], after[:2], ("threads", "file descriptors"), strict=True):
-        if now > was + 2:
-            raise Broken(f"{count} {what} leave {now - was} {name} open")
-    if grown > count * _BYTES_PER_CYCLE:
-        raise Broken(f"{count} {what} leave {grown} bytes of memory allocated")
-    # What isn't traced (a vendor's library) shows in the process only; its allocator is coarse.
-    if after[2] - before[2] > 2**24 + count * 2**15:
-        raise Broken(f"{count} {what} let the process grow by {after[2] - before[2]} bytes")
-
-
-def _threads() -> int:
-    tasks = Path("/proc/self/task")
-    return len(list(tasks.iterdir())) if tasks.exists() else threading.active_count()
-
-
-def _descriptors() -> int:
-    folder = Path("/proc/self/fd")
-    return len(list(folder.iterdir())) if folder.exists() else 0
-
-
-def _resident() -> int:
-    """Bytes of the process in memory, 0 where the system doesn't say."""
-    path = Path("/proc/self/statm")
-    if not path.exists():
-        return 0
-    return int(path.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    check_growth(None, open_and_run, 20, "openings")

@@ -1,153 +1,208 @@
-"""`ep certificate show|verify|diff`: looks at certificates that there are."""
+"""`ep certificate`: the arguments of its actions, and those actions that are a line or two."""
 
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+from ep_compliance.commands.arguments import option_values
+from ep_compliance.commands.certificate_show import show
+from ep_compliance.commands.certificate_verify import verify
+from ep_compliance.commands.comparing import (
+    check_same_provider,
+    difference_record,
+    say_difference,
+)
+from ep_compliance.commands.output import say, say_json
+from ep_compliance.difference import difference, read_coverage
+from ep_compliance.signing import sign_certificate, write_keys
+from ep_compliance.tables import markdown_tables, text_tables
 from ep_core.contracts import Command
-from ep_core.discovery.certificate import find_certificate
-from ep_core.discovery.certificate_file import Certificate, CertificateRow, read_certificate
-from ep_core.discovery.options import parse_options
-from ep_core.discovery.registry import registry
-from ep_core.errors import CertificateError
+from ep_core.discovery.certificate_file import read_certificate
 from ep_core.hookspecs import hookimpl
 
 __all__ = ["CertificateCommand", "ep_commands"]
 
 _EPILOG = """\
 examples:
-  ep certificate show mychip.json           what it is bound to and what it grants
-  ep certificate verify mychip              whether an installed provider has one that fits
-  ep certificate diff old.json new.json     what was gained and lost; exit code 1 for a loss
+  ep certificate show mychip.json --op 'Conv*'    what it grants for some operators
+  ep certificate verify mychip                    which installed certificates fit, and why not
+  ep certificate diff old.json new.json           what was gained and lost
+  ep certificate table *.json --markdown          operators by provider
+  ep certificate keygen ~/mychip.key              a pair of keys for signatures
+  ep certificate sign mychip.json --key ~/mychip.key
+  ep certificate verify mychip.json --trusted mychip.key.pub
+
+A certificate is a file that `ep certify` writes. The core looks for them among a provider's own
+files, as certificates/*.json, then in the user's folder. It doesn't look at signatures.
+"""
+
+_SHOW = """\
+examples:
+  ep certificate show mychip.json
+  ep certificate show mychip.json --op MatMul
+  ep certificate show mychip.json --op 'ai.onnx.ml.*' --json
+
+Types are listed by type parameter of the operator's schema. Which combinations of them are granted
+is told by the rows that --json gives.
+"""
+
+_VERIFY = """\
+examples:
+  ep certificate verify mychip                    all that are installed for it
+  ep certificate verify mychip --option precision=f16
+  ep certificate verify build/mychip.json --trusted mychip.key.pub
+
+The exit code is 0 if every device has a certificate that fits (a file: if it fits one), else 1.
+With --trusted, one that isn't signed with a trusted key doesn't count.
+"""
+
+_DIFF = """\
+examples:
+  ep certificate diff old.json new.json
+  ep certificate diff compliance-report/report.json new.json --fail-on-loss
+
+Compared is what is granted, by operator, version and types; how it is cut into rows makes no
+difference. `ep certify NAME --diff OLD` does the same after a run.
+"""
+
+_KEYGEN = """\
+Writes a private Ed25519 key, readable by its owner only and without a password, and the public key
+beside it, with `.pub` added to the name. Neither is ever written over.
+"""
+
+_SIGN = """\
+Writes FILE.sig: an Ed25519 signature of the file's bytes. OpenSSL can check it too:
+  openssl pkeyutl -verify -rawin -pubin -inkey KEY.pub -in FILE -sigfile FILE.sig
 """
 
 
 class CertificateCommand:
-    """Shows, verifies and compares certificates."""
+    """Shows, verifies, compares, tabulates and signs certificates."""
 
     name = "certificate"
-    help = "show, verify or compare certificates of providers"
+    help = "show, verify, compare, tabulate or sign certificates of providers"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         parser.epilog = _EPILOG
         actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
-        show = actions.add_parser("show", help="what a certificate grants")
-        show.add_argument("file", type=Path, metavar="FILE")
-        verify = actions.add_parser("verify", help="whether a provider has one that fits")
-        verify.add_argument("provider", metavar="NAME")
-        verify.add_argument("--device", default="", metavar="ID", help="default: every device")
-        diff = actions.add_parser("diff", help="what one grants and another doesn't")
-        diff.add_argument("old", type=Path, metavar="OLD")
-        diff.add_argument("new", type=Path, metavar="NEW")
+        _add_show(actions)
+        _add_verify(actions)
+        _add_diff(actions)
+        table = _add(actions, "table", "operators by provider", "", _table)
+        table.add_argument("files", type=Path, nargs="+", metavar="FILE")
+        table.add_argument("--markdown", action="store_true", help="whole cells, for documents")
+        keygen = _add(actions, "keygen", "make a pair of keys for signatures", _KEYGEN, _keygen)
+        keygen.add_argument("key", type=Path, metavar="KEY", help="where the private key goes")
+        sign = _add(actions, "sign", "sign a certificate", _SIGN, _sign)
+        sign.add_argument("file", type=Path, metavar="FILE", help="a certificate")
+        sign.add_argument("--key", type=Path, required=True, metavar="KEY", help="a private key")
 
     def run(self, args: argparse.Namespace) -> int:
-        if args.action == "show":
-            return _show(read_certificate(args.file))
-        if args.action == "verify":
-            return _verify(args.provider, args.device)
-        return _diff(read_certificate(args.old), read_certificate(args.new))
+        action: Callable[[argparse.Namespace], int] = args.act
+        return action(args)
 
 
-def _show(certificate: Certificate) -> int:
-    options = ", ".join(f"{k}={v}" for k, v in certificate.options.items()) or "defaults"
-    api = " to ".join(".".join(map(str, v)) for v in (certificate.api_from, certificate.api_until))
-    for name, text in [
-        ("provider", certificate.provider),
-        ("package", f"{certificate.distribution} {certificate.version}"),
-        ("contents", certificate.content_hash),
-        ("provider API", api),
-        ("device", certificate.device_fingerprint),
-        ("options", options),
-        ("kit", certificate.kit_version),
-        ("cases", certificate.cases_hash),
-        ("results", certificate.results_hash),
-        ("waivers", str(len(certificate.waivers))),
-    ]:
-        _say(f"{name:13} {text}")
-    for waiver in certificate.waivers:
-        _say(f"  waived: {waiver}")
-    _say(f"\n{len(certificate.rows)} rows:")
-    for row in certificate.rows:
-        _say(f"  {_describe(row)}")
+def _add(
+    actions: Any, name: str, text: str, epilog: str, act: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(
+        name,
+        help=text,
+        description=text,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS
+    )
+    parser.set_defaults(act=act)
+    return parser
+
+
+def _add_show(actions: Any) -> None:
+    parser = _add(actions, "show", "what a certificate is bound to and grants", _SHOW, _show)
+    parser.add_argument("file", type=Path, metavar="FILE", help="a certificate")
+    parser.add_argument(
+        "--op", default="", metavar="PATTERN", help="only operators whose name matches"
+    )
+    parser.add_argument("--json", action="store_true", help="for programs, with every row")
+
+
+def _add_verify(actions: Any) -> None:
+    parser = _add(actions, "verify", "which certificates fit what is installed", _VERIFY, _verify)
+    parser.add_argument("subject", metavar="NAME|FILE", help="a provider, or one certificate")
+    parser.add_argument("--device", default="", metavar="ID", help="default: every device")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="K=V",
+        dest="options",
+        help="an option of the provider, as it will be used; may be repeated",
+    )
+    parser.add_argument(
+        "--trusted",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PUBKEY",
+        help="a public key that must have signed it; may be repeated",
+    )
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def _add_diff(actions: Any) -> None:
+    parser = _add(actions, "diff", "what was gained and lost between two runs", _DIFF, _diff)
+    for name in ("old", "new"):
+        parser.add_argument(
+            name, type=Path, metavar=name.upper(), help="a certificate, or report.json of a run"
+        )
+    parser.add_argument("--fail-on-loss", action="store_true", help="exit code 1 for a loss")
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+# ---------------------------------------------------------------- actions
+
+
+def _show(args: argparse.Namespace) -> int:
+    return show(args.file, args.op, as_json=args.json)
+
+
+def _verify(args: argparse.Namespace) -> int:
+    options = option_values(args.options)
+    return verify(args.subject, args.device, options, args.trusted, as_json=args.json)
+
+
+def _diff(args: argparse.Namespace) -> int:
+    old, new = read_coverage(args.old), read_coverage(args.new)
+    check_same_provider(old.provider, new.provider, str(args.old))
+    if args.json:
+        found = difference(old.rows, new.rows)
+        say_json(difference_record(found))
+    else:
+        found = say_difference(old, new)
+    return 1 if found.lost and args.fail_on_loss else 0
+
+
+def _table(args: argparse.Namespace) -> int:
+    certificates = [read_certificate(path) for path in args.files]
+    text = markdown_tables(certificates) if args.markdown else text_tables(certificates)
+    say(text.rstrip("\n"))
     return 0
 
 
-def _describe(row: CertificateRow) -> str:
-    name = f"{row.domain}.{row.op_type}" if row.domain else row.op_type
-    versions = str(row.since) if row.since == row.until else f"{row.since}..{row.until}"
-    inputs = ", ".join(_types(types) for types in row.inputs)
-    outputs = ", ".join(_types(types) for types in row.outputs)
-    note = f"  [{row.predicate}]" if row.predicate else ""
-    return f"{name} {versions}: ({inputs}) -> ({outputs}){note}"
+def _keygen(args: argparse.Namespace) -> int:
+    public = write_keys(args.key)
+    say(f"private key: {args.key}\npublic key:  {public}")
+    return 0
 
 
-def _types(types: frozenset[str] | None) -> str:
-    if types is None:
-        return "any"
-    plain = [text.removeprefix("tensor(").removesuffix(")") for text in types]
-    return "|".join(sorted(plain)) or "none"
-
-
-def _verify(provider: str, device_id: str) -> int:
-    status = registry().status(provider)
-    factory = registry().factory(provider)
-    distribution = registry().distribution(provider)
-    options = parse_options(factory.info, {})
-    devices = [d for d in status.devices if not device_id or d.id == device_id]
-    if not devices:
-        known = ", ".join(device.id for device in status.devices)
-        raise CertificateError(f"{provider!r} has no device {device_id!r}", fix=f"Known: {known}.")
-    missing = 0
-    for device in devices:
-        found, reason = find_certificate(factory.info, distribution, device, options)
-        if found is None:
-            missing += 1
-            _say(f"device {device.id}: {reason}")
-        else:
-            _say(f"device {device.id}: certified, {len(found.rows)} rows")
-    return 1 if missing else 0
-
-
-def _diff(old: Certificate, new: Certificate) -> int:
-    before = _grants(old)
-    after = _grants(new)
-    for sign, only in (("-", before - after), ("+", after - before)):
-        for line in sorted(only):
-            _say(f"{sign} {line}")
-    lost = len(before - after)
-    _say(f"{lost} grants lost, {len(after - before)} gained, {len(before & after)} kept")
-    return 1 if lost else 0
-
-
-def _grants(certificate: Certificate) -> set[str]:
-    """Every grant by operator, version and types, so that rows may be cut differently."""
-    return {
-        f"{row.domain}.{row.op_type} {version} {side} {position} {kind}".lstrip(".")
-        for row in certificate.rows
-        for version in _versions(row)
-        for side, types in (("input", row.inputs), ("output", row.outputs))
-        for position, kinds in enumerate(types)
-        for kind in (("any",) if kinds is None else kinds)
-    }
-
-
-def _versions(row: CertificateRow) -> list[int]:
-    """The schema versions in a row's range that exist."""
-    from onnx import defs
-
-    found = {
-        schema.since_version
-        for schema in defs.get_all_schemas_with_history()
-        if (schema.domain, schema.name) == (row.domain, row.op_type)
-    }
-    return sorted(v for v in found | {row.since} if row.since <= v <= row.until)
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
+def _sign(args: argparse.Namespace) -> int:
+    say(f"signature: {sign_certificate(args.file, args.key)}")
+    return 0
 
 
 @hookimpl

@@ -5,24 +5,28 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ep_compliance.cases import Level
+from ep_compliance.cases import Case, Level
 from ep_compliance.certification import Plan, certify
-from ep_compliance.certify import certificate_of, write_certificate
 from ep_compliance.collection import collect_jobs, matches
-from ep_compliance.jobs import Target
+from ep_compliance.commands import granting
+from ep_compliance.commands.arguments import option_values
+from ep_compliance.failures import save_failures, shrink_failures
+from ep_compliance.files import prepare_folder, write_text
 from ep_compliance.outcomes import Outcome, Verdict
+from ep_compliance.overrides import read_overrides
 from ep_compliance.page import html_page
 from ep_compliance.reports import dumps, json_report, junit_report, summary
 from ep_compliance.results import BAD, Results
+from ep_compliance.shrink import shrinks
+from ep_compliance.targets import find_target
+from ep_compliance.vendors import vendor_cases
 from ep_compliance.waivers import read_waivers
 from ep_core.contracts import Command
-from ep_core.discovery.certificate import user_folder
-from ep_core.discovery.options import parse_options, select_device
 from ep_core.discovery.registry import registry
-from ep_core.errors import CertificateError, OptionError
+from ep_core.errors import OptionError
 from ep_core.hookspecs import hookimpl
 
 __all__ = ["CertifyCommand", "ep_commands"]
@@ -30,14 +34,16 @@ __all__ = ["CertifyCommand", "ep_commands"]
 _MOST_SHOWN = 20
 
 _EPILOG = """\
-The certificate goes to the user's folder, where the core finds it. To ship it, put it into the
-package as certificates/NAME.json.
+The certificate goes to the user's folder, where the core finds it, unless one of a higher level
+lies there that still fits. To ship it, let it go into the package's folder `certificates`.
 
 examples:
   ep certify mychip                         everything that CI should run
   ep certify mychip --level mustpass        the quick part
   ep certify mychip --only 'official/conv*' some cases; gives reports and no certificate
   ep certify mychip --resume                go on where the last run was cut short
+  ep certify mychip --diff old.json         fail if something was lost since then
+  ep certify mychip --certificate-folder src/ep_mychip/certificates
 """
 
 
@@ -89,14 +95,24 @@ class CertifyCommand:
         parser.add_argument(
             "--waivers", type=Path, metavar="FILE", help="known failures (waivers.toml)"
         )
+        parser.add_argument(
+            "--overrides",
+            type=Path,
+            metavar="FILE",
+            help="wider tolerances of single cases, each with its reason (overrides.toml)",
+        )
+        granting.add_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         if args.workers < 1:
             raise OptionError("--jobs", expected="at least 1", got=args.workers)
+        prepare_folder(args.out)
         level = Level[args.level.upper()]
+        wanted = granting.read_wanted(args)
         plan = _plan(args, level)
+        wanted.check(plan)
         results = certify(plan, _Progress(len(plan.jobs)))
-        _write_reports(results, args.out)
+        _write_reports(results, args.out, _save_failures(results, args.out))
         for _, verdict in results.failures[:_MOST_SHOWN]:
             _say(f"{verdict.outcome.name} {verdict.case_id}: {verdict.reason}")
         if len(results.failures) > _MOST_SHOWN:
@@ -106,25 +122,23 @@ class CertifyCommand:
         if args.only:
             _say("no certificate, as --only leaves out cases")
             return 0 if results.passed else 1
-        return _give(results, plan)
+        return granting.grant(results, plan, wanted)
 
 
 def _plan(args: argparse.Namespace, level: Level) -> Plan:
-    # Before the provider is loaded; see collect_jobs.
-    jobs = collect_jobs(level)
-    chosen = [job for job in jobs if not args.only or matches(job, args.only)]
+    # Before the provider is loaded; see collect_jobs. Waivers and overrides may name any level's.
+    jobs = collect_jobs(Level.SOAK)
+    target, device = find_target(args.provider, args.device, option_values(args.options))
+    distribution = registry().distribution(args.provider)
+    jobs += vendor_cases(distribution)
+    at_level = [job for job in jobs if job.level <= level]
+    chosen = [job for job in at_level if not args.only or matches(job, args.only)]
     if not chosen:
         raise OptionError(f"no case or check has an id that matches {args.only!r}")
-    status = registry().status(args.provider)
-    factory = registry().factory(args.provider)
-    options = _options(args.options)
-    wanted = {"device_id": args.device} if args.device else {}
-    device, _ = select_device(factory.info, status.devices, wanted)
-    parse_options(factory.info, options)
     return Plan(
-        target=Target(factory.info.name, args.device, options),
+        target=target,
         device=device,
-        distribution=registry().distribution(args.provider),
+        distribution=distribution,
         level=level,
         jobs=chosen,
         others=sorted({job.id for job in jobs} - {job.id for job in chosen}),
@@ -132,35 +146,22 @@ def _plan(args: argparse.Namespace, level: Level) -> Plan:
         workers=args.workers,
         resume=args.resume,
         waivers=read_waivers(args.waivers) if args.waivers else (),
+        overrides=read_overrides(args.overrides) if args.overrides else {},
     )
 
 
-def _options(texts: Sequence[str]) -> dict[str, str]:
-    options = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise OptionError("--option", expected="KEY=VALUE", got=repr(text))
-        options[key] = value
-    return options
+def _save_failures(results: Results, folder: Path) -> Mapping[str, Sequence[str]]:
+    """The files of what fails, by case id; some failing graphs are made smaller first."""
+    graphs = [job for job, _ in results.failures if isinstance(job, Case) and shrinks(job)]
+    if graphs:
+        _say("making failing graphs smaller")
+    return save_failures(results, folder, shrink_failures(results))
 
 
-def _write_reports(results: Results, folder: Path) -> None:
-    (folder / "report.json").write_text(dumps(json_report(results)), encoding="utf-8")
-    (folder / "report.xml").write_text(junit_report(results), encoding="utf-8")
-    (folder / "report.html").write_text(html_page(results), encoding="utf-8")
-
-
-def _give(results: Results, plan: Plan) -> int:
-    """Install the certificate if there is one to give; the exit code tells of failures too."""
-    if plan.distribution is None:
-        raise CertificateError("a provider registered by hand can't have a certificate")
-    certificate = certificate_of(
-        results, plan.distribution, registry().factory(plan.target.provider).info
-    )
-    path = write_certificate(certificate, user_folder())
-    _say(f"certificate with {len(certificate['rows'])} rows: {path}")
-    return 0 if results.passed else 1
+def _write_reports(results: Results, folder: Path, files: Mapping[str, Sequence[str]]) -> None:
+    write_text(folder / "report.json", dumps(json_report(results)))
+    write_text(folder / "report.xml", junit_report(results))
+    write_text(folder / "report.html", html_page(results, files))
 
 
 class _Progress:

@@ -103,6 +103,7 @@ _MODULES = (
     "resizing",
     "sequences",
     "traditional",
+    "training",
 )
 
 

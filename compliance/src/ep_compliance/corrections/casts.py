@@ -24,7 +24,7 @@ def cast(call: NodeCall) -> Sequence[Any] | None:
     target = DataType.from_numpy(call.dtype())
     source = DataType.from_numpy(x.dtype)
     if target is DataType.STRING and source is not DataType.STRING:
-        return [_to_text(x)] if source.is_integer else None
+        return [_to_text(x)] if source.is_integer or _are_quarters(x) else None
     if source is DataType.STRING:
         return [x.copy() if target is DataType.STRING else _from_text(x, target)]
     if target.is_float and target.bits <= 8 and not _in_range(x, target):
@@ -58,8 +58,19 @@ def _in_range(x: Array, target: DataType) -> bool:
 def _to_text(x: Array) -> Array:
     words = np.empty(x.shape, object)
     flat = words.reshape(-1)
-    flat[:] = [str(int(value)) for value in x.reshape(-1)]
+    whole = DataType.from_numpy(x.dtype).is_integer
+    flat[:] = [str(int(value) if whole else float(value)) for value in x.reshape(-1)]
     return flat.reshape(x.shape)
+
+
+def _are_quarters(x: Array) -> bool:
+    """True for small floats with a fraction of quarters, which everybody writes alike."""
+    if not is_float(x.dtype):
+        return False
+    wide = widened(x)
+    with np.errstate(all="ignore"):
+        plain = (np.abs(wide) < 100) & (wide * 4 % 1 == 0) & (wide % 1 != 0)
+    return bool(plain.all())
 
 
 def _from_text(x: Array, target: DataType) -> Array:

@@ -41,6 +41,7 @@ _MODULES = (
     "signals",
     "texts",
     "traditional",
+    "training",
     "trees",
 )
 

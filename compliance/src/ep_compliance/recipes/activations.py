@@ -74,10 +74,13 @@ def dropout(ask: Ask) -> Iterator[Sample]:
     yield Sample("empty", [ask.random(0, 2)], attributes)
     if ask.version >= 10:
         yield Sample("mask", [x], attributes, outputs=2, core=True)
-    if ask.version >= 12:
-        ratio = np.array(0.75, ask.type_of(1, DataType.FLOAT).numpy)
-        training = np.array(False)
-        yield Sample("ratio", [x, ratio], core=True)
-        yield Sample("not training", [x, ratio, training], outputs=2)
-        nothing = np.array(0.0, ratio.dtype)
-        yield Sample("training, ratio 0", [x, nothing, np.array(True)], outputs=2)
+    if ask.version < 12:
+        return
+    for kind in ask.types(1):
+        # 3/4 in every type but float8e8m0, which has powers of two only.
+        ratio = np.array(0.75 if kind is not DataType.FLOAT8E8M0 else 0.5, kind.numpy)
+        yield Sample(f"ratio {kind.text}", [x, ratio], core=True)
+        inputs = [x, ratio, np.array(False)]
+        yield Sample(f"not training {kind.text}", inputs, outputs=2, core=True)
+    nothing = np.array(0.0, np.float32)
+    yield Sample("training, ratio 0", [x, nothing, np.array(True)], outputs=2)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
+from ep_compliance.precision import Array
 from ep_compliance.recipes import Ask, Sample, recipe
 from ep_core.types import DataType
 
@@ -29,11 +31,38 @@ def attention(ask: Ask) -> Iterator[Sample]:
     yield Sample("bool mask", [q, k, v, mask], core=True)
     yield Sample("float mask", [q, k, v, ask.random(2, 1, 3, 5)])
     past = [ask.random(2, 4, 2, 8), ask.random(2, 4, 2, 6, dtype=second)]
-    yield Sample("past", [q, k, v, None, *past], outputs=3)
+    yield Sample("past", [q, k, v, None, *past], outputs=3, core=True)
+    yield from _typed(ask, q, k)
     packed = [ask.random(2, 3, 32), ask.random(2, 5, 32), ask.random(2, 5, 32, dtype=second)]
     heads = {"q_num_heads": 4, "kv_num_heads": 4}
     yield Sample("packed", packed, heads, core=True)
-    yield Sample("scores", [q, k, v], {"qk_matmul_output_mode": 0}, outputs=4)
+    yield Sample("scores", [q, k, v], {"qk_matmul_output_mode": 0}, outputs=4, core=True)
+
+
+def _typed(ask: Ask, q: Array, k: Array) -> Iterator[Sample]:
+    """Values and masks of every type, with a past, and with lengths where the version has them."""
+    for kind in ask.types(2):
+        v = ask.random(2, 4, 5, 6, dtype=kind)
+        yield Sample(f"values {kind.text}", [q, k, v], core=True)
+        if ask.takes(6):
+            inputs = [q, k, v, *_NONE, ask.ints(5, 3)]
+            yield Sample(f"values {kind.text}, lengths", inputs, core=True)
+        past = [ask.random(2, 4, 2, 8), ask.random(2, 4, 2, 6, dtype=kind)]
+        yield Sample(f"values {kind.text}, past", [q, k, v, None, *past], outputs=4, core=True)
+    v = ask.random(2, 4, 5, 6, dtype=ask.type_of(2, ask.dtype))
+    past = [ask.random(2, 4, 2, 8), ask.random(2, 4, 2, 6, dtype=ask.type_of(2, ask.dtype))]
+    for kind in ask.types(3):
+        mask = ask.random(3, 7, dtype=kind, low=0, high=1)
+        if kind is DataType.BOOL:
+            mask[:, 0] = True
+        inputs = [q, k, v, mask, *past]
+        yield Sample(f"mask {kind.text}, past", inputs, outputs=4, core=True)
+        if ask.takes(6):
+            inputs = [q, k, v, mask[:, :5].copy(), *_NONE[:2], ask.ints(5, 3)]
+            yield Sample(f"mask {kind.text}, lengths", inputs, core=True)
+
+
+_NONE: tuple[Any, ...] = (None, None, None)
 
 
 @recipe("RotaryEmbedding")
@@ -58,11 +87,17 @@ def linear_attention(ask: Ask) -> Iterator[Sample]:
     heads = {"q_num_heads": 2, "kv_num_heads": 2}
     q, k, v = (ask.random(1, 4, 8, low=-1, high=1) for _ in range(3))
     yield Sample("linear", [q, k, v], {**heads, "update_rule": "linear"}, outputs=2, core=True)
-    past = ask.random(1, 2, 4, 4, dtype=ask.type_of(3, ask.dtype), low=-1, high=1)
-    yield Sample("past", [q, k, v, past], {**heads, "update_rule": "linear"}, outputs=2)
     decay = ask.random(1, 4, 2, low=-1, high=0)
-    gated = {**heads, "update_rule": "gated"}
-    yield Sample("gated", [q, k, v, past, decay], gated, outputs=2)
+    strength = ask.random(1, 4, 2, low=0.25, high=1)
+    for kind in ask.types(3):
+        past = ask.random(1, 2, 4, 4, dtype=kind, low=-1, high=1)
+        linear = {**heads, "update_rule": "linear"}
+        yield Sample(f"past {kind.text}", [q, k, v, past], linear, outputs=2, core=True)
+        gated = {**heads, "update_rule": "gated"}
+        yield Sample(f"gated {kind.text}", [q, k, v, past, decay], gated, outputs=2, core=True)
+        delta = {**heads, "update_rule": "gated_delta"}
+        inputs = [q, k, v, past, decay, strength]
+        yield Sample(f"gated delta {kind.text}", inputs, delta, outputs=2, core=True)
 
 
 @recipe("SwiGLU")

@@ -49,12 +49,21 @@ def _castable(ask: Ask, target: DataType) -> Array | None:
             texts = ["1", "2", "0.5", "4"]
         return np.array(texts, object)
     if target is DataType.STRING:
-        # How floats and bools are written isn't defined to the letter.
-        return None if ask.is_float or ask.dtype is DataType.BOOL else ask.random(4)
+        return _written(ask)
     if target is DataType.BOOL or ask.dtype is DataType.BOOL:
         return ask.random(9, low=0, high=1)
     low, high = _common_range(ask.dtype, target)
     return ask.random(9, low=low, high=high)
+
+
+def _written(ask: Ask) -> Array | None:
+    """Numbers that everybody writes alike: whether 2.0 is `2` isn't defined, nor what a bool is."""
+    if ask.dtype is DataType.BOOL:
+        return None
+    if not ask.is_float:
+        return ask.random(4)
+    numbers = [0.5, 0.25] if ask.dtype is DataType.FLOAT8E8M0 else [0.5, 1.5, -0.5, -1.5]
+    return np.array(numbers).astype(ask.dtype.numpy)
 
 
 def _common_range(source: DataType, target: DataType) -> tuple[float, float]:
@@ -112,16 +121,18 @@ def _rounding(ask: Ask) -> Iterator[Sample]:
 def bit_cast(ask: Ask) -> Iterator[Sample]:
     """To every type of the same width."""
     for target in ask.output_types():
-        if target.bits == ask.dtype.bits and DataType.BOOL not in (target, ask.dtype):
-            yield Sample(f"to {target.text}", [ask.random(2, 3)], {"to": int(target)}, core=True)
-
-
-_LIMITS = {"uint8": (0, 255), "int8": (-128, 127)}
+        if target.bits == ask.dtype.bits:
+            # A byte that isn't 0 or 1 is no bool.
+            x = ask.random(2, 3)
+            if target is DataType.BOOL and ask.dtype is not DataType.BOOL:
+                x = ask.random(2, 3, dtype=DataType.BOOL).view(ask.dtype.numpy)
+            yield Sample(f"to {target.text}", [x], {"to": int(target)}, core=True)
 
 
 @recipe("QuantizeLinear")
 def quantize(ask: Ask) -> Iterator[Sample]:
-    """Per tensor, per axis and blocked, to every type; ties and saturation."""
+    """Per tensor, per axis and blocked; ties and saturation; every choice of types."""
+    yield from _mixed_quantized(ask)
     scale_kind = ask.type_of(1, DataType.FLOAT)
     half = np.array(0.5 if scale_kind.is_float else 2, scale_kind.numpy)
     for kind in ask.output_types():
@@ -153,17 +164,42 @@ def quantize(ask: Ask) -> Iterator[Sample]:
         yield Sample("blocked", [ask.random(2, 6), blocks, points], attributes, core=True)
 
 
+def _mixed_quantized(ask: Ask) -> Iterator[Sample]:
+    """Every choice of types, with quotients that every type holds and that are no ties."""
+    if ask.version < 23:
+        return
+    for scale_kind in ask.types(1):
+        if scale_kind is DataType.FLOAT:
+            continue  # asked anyway
+        # Quotients in float8e8m0 would be powers of two.
+        precise = scale_kind is DataType.FLOAT8E8M0
+        attributes = {"precision": int(DataType.FLOAT)} if precise else {}
+        whole = not (scale_kind.is_float and ask.is_float)
+        odd = 2 * ask.random(3, 4, dtype=DataType.INT64, low=-5, high=4) + 1
+        x = (4 * odd if whole else odd / 8).astype(ask.dtype.numpy)
+        scale = np.array(2 if not scale_kind.is_float else 0.5, scale_kind.numpy)
+        for kind in ask.output_types():
+            zero = np.zeros((), kind.numpy)
+            name = f"to {kind.text} by {scale_kind.text}"
+            yield Sample(name, [x, scale, zero], attributes, core=True)
+
+
 @recipe("DequantizeLinear")
 def dequantize(ask: Ask) -> Iterator[Sample]:
     """Per tensor, per axis and blocked, to every type of scale."""
     x = ask.random(3, 4)
-    zero = ask.random(low=1, high=1) if ask.dtype is not DataType.INT32 else None
+    moves = not ask.is_float and ask.dtype is not DataType.INT32
+    zero = np.array(1 if moves else 0, ask.dtype.numpy)
     for kind in ask.types(1):
         scale = np.array(0.25, kind.numpy)
         named = {"output_dtype": int(DataType.FLOAT)} if kind is DataType.FLOAT8E8M0 else {}
         yield Sample(f"scale {kind.text}", [x, scale], named, core=True)
+        yield Sample(f"scale {kind.text}, zero point", [x, scale, zero], named, core=True)
+        for target in ask.output_types() if ask.has("output_dtype") else ():
+            named = {"output_dtype": int(target)}
+            yield Sample(f"{kind.text} to {target.text}", [x, scale, zero], named, core=True)
     scale = np.array(0.3, np.float32)
-    if zero is not None and not ask.is_float:
+    if moves:
         yield Sample("zero point", [x, scale, zero], core=True)
         yield Sample("constant", [x, scale, zero], constants=[1, 2])
     yield Sample("symbolic", [x, scale], symbolic=True)

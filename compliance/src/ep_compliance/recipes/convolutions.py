@@ -91,8 +91,9 @@ def conv_integer(ask: Ask) -> Iterator[Sample]:
 
 @recipe("QLinearConv")
 def qlinear_conv(ask: Ask) -> Iterator[Sample]:
-    """Per tensor and per channel, with and without a bias."""
+    """Per tensor and per channel, with and without a bias, every choice of types."""
     kind = ask.dtype
+    yield from _mixed_codes(ask)
     x, w = ask.random(1, 2, 5, 5, low=-90, high=90), ask.random(3, 2, 3, 3, low=-50, high=50)
     sx, sw, sy = (np.array(scale, np.float32) for scale in (0.05, 0.1, 0.3))
     point = np.array(3, kind.numpy)
@@ -107,15 +108,27 @@ def qlinear_conv(ask: Ask) -> Iterator[Sample]:
     yield Sample("per channel", channels, constants=[3, 4, 5])
 
 
+def _mixed_codes(ask: Ask) -> Iterator[Sample]:
+    sx, sw, sy = (np.array(scale, np.float32) for scale in (0.0625, 0.125, 0.5))
+    x = ask.random(1, 2, 4, 4, low=-90, high=90)
+    bias = ask.random(3, dtype=DataType.INT32, low=-900, high=900)
+    for kind in ask.types(3):
+        w = ask.numbers.random((3, 2, 3, 3), kind, -50, 50)
+        for target in ask.output_types():
+            points = [np.array(value, k.numpy) for value, k in ((3, ask.dtype), (0, kind))]
+            inputs = [x, sx, points[0], w, sw, points[1], sy, np.array(5, target.numpy), bias]
+            yield Sample(f"{kind.text} to {target.text}", inputs, core=True)
+
+
 @recipe("DeformConv")
 def deform_conv(ask: Ask) -> Iterator[Sample]:
     """Offsets between pixels and beyond the edge, masks, groups."""
-    x, w = ask.random(1, 2, 5, 5), ask.random(3, 2, 2, 2)
-    offset = ask.random(1, 8, 4, 4, low=-1.4, high=1.4)
+    x, w = ask.random(1, 2, 4, 4), ask.random(2, 2, 2, 2)
+    offset = ask.random(1, 8, 3, 3, low=-1.4, high=1.4)
     yield Sample("plain", [x, w, offset], core=True)
     yield Sample("zero", [x, w, np.zeros_like(offset)])
-    bias, mask = ask.random(3), ask.random(1, 4, 4, 4, low=0, high=1)
-    yield Sample("bias and mask", [x, w, offset, bias, mask])
+    bias, mask = ask.random(2), ask.random(1, 4, 3, 3, low=0, high=1)
+    yield Sample("bias and mask", [x, w, offset, bias, mask], core=True)
 
 
 @recipe("CausalConvWithState")

@@ -178,7 +178,7 @@ def _powers(ask: Ask) -> Iterator[Sample]:
     for kind in ask.types(1):
         exponent = ask.numbers.random((2, 3), kind, 0, 3)
         base = ask.random(2, 3, low=0.5 if ask.is_float else 0, high=4)
-        yield Sample(f"exponent {kind.text}", [base, exponent])
+        yield Sample(f"exponent {kind.text}", [base, exponent], core=True)
     if ask.is_float:
         base = ask.random(3, 4, low=-3, high=-0.5)
         yield Sample("negative base", [base, np.full((4,), 3, ask.dtype.numpy)])

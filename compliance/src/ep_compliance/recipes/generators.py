@@ -8,7 +8,6 @@ import numpy as np
 
 from ep_compliance.precision import Array
 from ep_compliance.recipes import Ask, Sample, recipe
-from ep_core.types import DataType
 
 __all__: list[str] = []
 
@@ -36,7 +35,7 @@ def eye_like(ask: Ask) -> Iterator[Sample]:
     yield Sample("k 1", [x], {"k": 1}, core=True)
     yield Sample("k -1", [x], {"k": -1})
     for kind in ask.output_types():
-        yield Sample(f"to {kind.text}", [x], {"dtype": int(kind)})
+        yield Sample(f"to {kind.text}", [x], {"dtype": int(kind)}, core=True)
 
 
 @recipe("Range")
@@ -57,9 +56,9 @@ def arange(ask: Ask) -> Iterator[Sample]:
 
 @recipe("BlackmanWindow HammingWindow HannWindow")
 def window(ask: Ask) -> Iterator[Sample]:
-    """Periodic and symmetric, in every float type."""
+    """Periodic and symmetric, in every type."""
     size = np.array(9, ask.dtype.numpy)
-    for kind in (DataType.FLOAT, DataType.DOUBLE, DataType.FLOAT16):
+    for kind in ask.output_types():
         yield Sample(f"to {kind.text}", [size], {"output_datatype": int(kind)}, core=True)
     yield Sample("symmetric", [size], {"periodic": 0}, core=True)
     yield Sample("constant", [size], constants=[0])
@@ -84,9 +83,11 @@ def random_like(ask: Ask) -> Iterator[Sample]:
 
 @recipe("Bernoulli")
 def bernoulli(ask: Ask) -> Iterator[Sample]:
-    """Probabilities of every kind."""
-    yield Sample("plain", [ask.random(3, 4, low=0, high=1)], core=True)
-    yield Sample("to int32", [ask.random(3, 4, low=0, high=1)], {"dtype": int(DataType.INT32)})
+    """Probabilities and outcomes of every type."""
+    x = ask.random(3, 4, low=0, high=1)
+    yield Sample("plain", [x], core=True)
+    for kind in ask.output_types():
+        yield Sample(f"to {kind.text}", [x], {"dtype": int(kind)}, core=True)
 
 
 @recipe("Multinomial")

@@ -39,7 +39,9 @@ def gather_elements(ask: Ask) -> Iterator[Sample]:
     x = ask.random(3, 4)
     yield Sample("plain", [x, ask.ints(2, 0, 1, 1).reshape(1, 4)], core=True)
     yield Sample("axis 1", [x, ask.ints(3, 0, -1, 2, 1, 1).reshape(3, 2)], {"axis": 1}, core=True)
-    yield Sample("int32", [x, ask.ints(1, 2, 0, dtype=_INT32).reshape(3, 1)], {"axis": -1})
+    narrow = ask.ints(1, 2, 0, dtype=_INT32).reshape(3, 1)
+    yield Sample("int32", [x, narrow], {"axis": 1}, core=True)
+    yield Sample("negative axis", [x, narrow], {"axis": -1})
     yield Sample("symbolic", [x, ask.ints(1, 2, 0).reshape(3, 1)], {"axis": 1}, symbolic=True)
     yield Sample("empty", [x, np.zeros((0, 4), np.int64)])
 
@@ -73,7 +75,7 @@ def scatter_elements(ask: Ask) -> Iterator[Sample]:
     yield Sample("plain", [x, index, ask.random(1, 4)], core=True)
     column = ask.ints(1, 3, 0).reshape(3, 1)
     yield Sample("axis 1", [x, column, ask.random(3, 1)], {"axis": 1}, core=True)
-    yield Sample("int32", [x, index.astype(np.int32), ask.random(1, 4)])
+    yield Sample("int32", [x, index.astype(np.int32), ask.random(1, 4)], core=True)
     yield Sample("symbolic", [x, index, ask.random(1, 4)], symbolic=True)
     yield Sample("nothing", [x, index[:0], ask.random(0, 4)])
     if ask.version >= 11 and ask.op_type == "ScatterElements":
@@ -185,17 +187,24 @@ def _top(
     return Sample(name, [x, ask.ints(k)], attributes, outputs=2, **more)
 
 
+_USUAL_DEPTHS = (DataType.INT64, DataType.INT32, DataType.FLOAT)
+"""Types of indices and depths that are asked together with every type of values."""
+
+
 @recipe("OneHot")
 def one_hot(ask: Ask) -> Iterator[Sample]:
-    """Every type of values; indices out of range give the off value."""
-    kinds = ask.types(2)
+    """Every type of values and of depths; indices out of range give the off value."""
     indices = ask.random(2, 3, low=0, high=4)
     if ask.is_float:
         indices = np.floor(indices.astype(np.float64)).astype(ask.dtype.numpy)
     depth = np.array(4, np.int64)
-    for kind in kinds:
+    usual = _USUAL_DEPTHS if ask.dtype in _USUAL_DEPTHS else _USUAL_DEPTHS[:1]
+    for kind in ask.types(2):
         values = ask.numbers.distinct((2,), kind)
-        yield Sample(f"{kind.text}", [indices, depth, values], core=kind is DataType.FLOAT)
+        for other in ask.types(1):
+            if other in usual or kind is DataType.FLOAT:
+                inputs = [indices, np.array(4, other.numpy), values]
+                yield Sample(f"depth {other.text}, {kind.text}", inputs, core=True)
     values = np.array([0, 1], np.float32)
     yield Sample("axis 0", [indices, depth, values], {"axis": 0}, core=True)
     yield Sample("constant", [indices, depth, values], constants=[1, 2])

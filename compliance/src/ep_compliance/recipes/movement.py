@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from onnx import helper
 
 from ep_compliance.recipes import Ask, Sample, recipe
 from ep_compliance.recipes.elementwise import unary_samples
@@ -150,6 +151,9 @@ def split(ask: Ask) -> Iterator[Sample]:
         yield Sample("empty part", [x, ask.ints(0, 2)], {"axis": 0}, outputs=2)
     else:
         yield Sample("given", [x], {"axis": 1, "split": [1, 2, 3]}, outputs=3, core=True)
+    if ask.version == 1:
+        lengths = np.array([1, 2, 3]).astype(ask.dtype.numpy)
+        yield Sample("given as input", [x, lengths], {"axis": 1}, outputs=3, core=True)
     if ask.version >= 11:
         yield Sample(
             "negative", [x], {"axis": -2, **({"num_outputs": 2} if parts else {})}, outputs=2
@@ -173,7 +177,7 @@ def slices(ask: Ask) -> Iterator[Sample]:
     far = 2**63 - 1
     yield _slice(ask, "steps", x, [0, 1], [9, 9], [0, 2], steps=[2, 3], core=True)
     yield _slice(ask, "backwards", x, [-1], [-far - 1], [1], steps=[-2], core=True)
-    yield _slice(ask, "int32", x, [1], [4], [1], steps=[2], kind=DataType.INT32)
+    yield _slice(ask, "int32", x, [1], [4], [1], steps=[2], kind=DataType.INT32, core=True)
     yield _slice(ask, "constant", x, [4], [0], [0], steps=[-1], constants=[1, 2, 3, 4])
     if ask.version >= 11:
         yield _slice(ask, "negative axes", x, [0, 1], [far, 3], [-1, -3])
@@ -242,6 +246,7 @@ def pad(ask: Ask) -> Iterator[Sample]:
     if ask.dtype is DataType.FLOAT8E8M0:
         # It has no zero to pad with.
         yield _pad(ask, "edge", x, [1, 2, 0, 1], "edge", core=True)
+        yield from _padded_axes(ask, x, "edge")
         return
     modes = ["constant", "edge", "reflect"] + (["wrap"] if ask.version >= 19 else [])
     for mode in modes:
@@ -258,8 +263,15 @@ def pad(ask: Ask) -> Iterator[Sample]:
     yield Sample("constant inputs", [x, pads, value], constants=[1, 2])
     yield _pad(ask, "empty", ask.random(0, 3), [1, 1, 0, 0], "constant")
     if ask.version >= 18:
-        yield Sample("axes", [x, ask.ints(1, 2), None, ask.ints(-1)])
-        yield Sample("axes int32", [x, ask.ints(1, 2), value, np.array([0], np.int32)])
+        yield from _padded_axes(ask, x, "constant")
+
+
+def _padded_axes(ask: Ask, x: Any, mode: str) -> Iterator[Sample]:
+    """Axes of both types, with and without a value."""
+    pads, value, attributes = ask.ints(1, 2), ask.random(low=2, high=3), {"mode": mode}
+    for name, axes in (("axes", ask.ints(-1)), ("axes int32", np.array([0], np.int32))):
+        yield Sample(name, [x, pads, None, axes], attributes, core=True)
+        yield Sample(f"{name}, value", [x, pads, value, axes], attributes, core=True)
 
 
 def _pads_name(ask: Ask) -> str:
@@ -317,8 +329,16 @@ def identity(ask: Ask) -> Iterator[Sample]:
     """Any value; sequences and optionals where the version has them."""
     if ask.kind.startswith("tensor("):
         yield from unary_samples(ask)
-    elif ask.kind.startswith("seq("):
-        yield Sample("sequence", [[ask.random(2), ask.random(3, 1)]], core=True)
+        return
+    tensor = helper.make_tensor_type_proto(int(ask.dtype), None)
+    is_sequence = "seq(" in ask.kind
+    inner = helper.make_sequence_type_proto(tensor) if is_sequence else tensor
+    value = [ask.random(2), ask.random(3, 1)] if is_sequence else ask.random(2, 3)
+    if ask.kind.startswith("optional("):
+        kind = helper.make_optional_type_proto(inner)
+        yield Sample("optional", [value], types={0: kind}, core=True)
+    else:
+        yield Sample("sequence", [value], core=True)
 
 
 @recipe("Where")

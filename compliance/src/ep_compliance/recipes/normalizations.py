@@ -38,7 +38,22 @@ def batch_normalization(ask: Ask) -> Iterator[Sample]:
     yield Sample("symbolic", inputs(2, 3, 4, 5), test, constants=[1, 2, 3, 4], symbolic=True)
     yield Sample("no batch", inputs(0, 3, 2, 2), test)
     if ask.version >= 14:
-        yield Sample("training", inputs(3, 2, 4, 4), {"training_mode": 1}, outputs=3)
+        yield from _mixed_batches(ask)
+
+
+def _mixed_batches(ask: Ask) -> Iterator[Sample]:
+    """Every choice of types for scale and mean, in inference and in training."""
+    scales = ask.types(1) if ask.schema.inputs[1].type_str != ask.schema.inputs[0].type_str else ()
+    for scale_kind in scales or (ask.dtype,):
+        for kind in ask.types(3):
+            numbers = ask.numbers
+            scale, bias = (numbers.random((2,), scale_kind) for _ in range(2))
+            mean, variance = numbers.random((2,), kind), numbers.random((2,), kind, 0.3, 2)
+            inputs = [ask.random(3, 2, 4, 4), scale, bias, mean, variance]
+            name = f"{scale_kind.text} {kind.text}"
+            yield Sample(f"inference {name}", inputs, core=True)
+            training = {"training_mode": 1}
+            yield Sample(f"training {name}", inputs, training, outputs=3, core=True)
 
 
 @recipe("InstanceNormalization")
@@ -84,7 +99,9 @@ def layer_normalization(ask: Ask) -> Iterator[Sample]:
     yield Sample("no rows", [ask.random(0, 4), *parameters(4)])
     if not root:
         yield Sample("no bias", [x, parameters(4)[0]], core=True)
-        yield Sample("all outputs", [x, *parameters(4)], outputs=3)
+        for stash in ask.output_types(1):
+            stashed = {"stash_type": int(stash)}
+            yield Sample(f"stash {stash.text}", [x, *parameters(4)], stashed, outputs=3, core=True)
     if ask.dtype in (DataType.FLOAT, DataType.DOUBLE):
         yield Sample("far mean", [x + np.asarray(100, ask.dtype.numpy), *parameters(4)])
 

@@ -1,7 +1,13 @@
-"""Seeded values of every element type."""
+"""Seeded values of every element type.
+
+They are part of what a certificate's hash is made of, so they must be the same on every machine and
+with every numpy. Only raw bits come from numpy's generator, whose bit streams are fixed for good;
+its distributions are not. From there on it is integers, and single operations that IEEE 754 rounds.
+"""
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Sequence
 
@@ -13,13 +19,15 @@ from ep_core.types import DataType
 __all__ = ["Numbers", "denormals", "scattered", "special_values"]
 
 _WORDS = ("", "a", "bc", "Zebra", "äöü", "日本", "x y", "0.5", "-7", "A")
+_UNUSED_BITS = np.uint64(11)
+_UNIT = 2.0**-53
 
 
 class Numbers:
     """Random values; the same seed text gives the same values on every machine."""
 
     def __init__(self, seed: str) -> None:
-        self._rng = np.random.Generator(np.random.PCG64(zlib.crc32(seed.encode())))
+        self._bits = np.random.PCG64(zlib.crc32(seed.encode()))
 
     def random(
         self,
@@ -34,20 +42,26 @@ class Numbers:
         far as the type holds them. Bounds say nothing for bools and strings.
         """
         if dtype is DataType.BOOL:
-            return np.asarray(self._rng.integers(0, 2, shape)).astype(bool)
+            return self._whole(shape, 0, 1).astype(bool)
         if dtype is DataType.STRING:
-            picked = np.asarray(self._rng.integers(0, len(_WORDS), shape))
             words = np.empty(shape, object)
-            words[...] = np.array(_WORDS, object)[picked]
+            words[...] = np.array(_WORDS, object)[self._whole(shape, 0, len(_WORDS) - 1)]
             return words
         if dtype.is_integer:
             return self._integers(shape, dtype, low, high)
         low = -3.0 if low is None else low
         high = 3.0 if high is None else high
         if dtype in (DataType.COMPLEX64, DataType.COMPLEX128):
-            real, imaginary = (self._rng.uniform(low, high, shape) for _ in range(2))
-            return np.asarray(real + 1j * imaginary).astype(dtype.numpy)
-        return np.asarray(self._rng.uniform(low, high, shape)).astype(dtype.numpy)
+            numbers = np.empty(shape, np.complex128)
+            numbers.real = self._uniform(shape, low, high)
+            numbers.imag = self._uniform(shape, low, high)
+            return numbers.astype(dtype.numpy)
+        return self._uniform(shape, low, high).astype(dtype.numpy)
+
+    def _uniform(self, shape: Sequence[int], low: float, high: float) -> Array:
+        fractions = (self._raw(shape) >> _UNUSED_BITS).astype(np.float64) * _UNIT
+        scaled = fractions * (float(high) - float(low))
+        return np.reshape(scaled + float(low), shape)
 
     def _integers(
         self, shape: Sequence[int], dtype: DataType, low: float | None, high: float | None
@@ -56,14 +70,27 @@ class Numbers:
         low = (-9 if smallest < 0 else 0) if low is None else int(low)
         high = (9 if smallest < 0 else 18) if high is None else int(high)
         low, high = min(max(low, smallest), largest), max(min(high, largest), smallest)
-        return np.asarray(self._rng.integers(low, high + 1, shape)).astype(dtype.numpy)
+        return self._whole(shape, low, high).astype(dtype.numpy)
+
+    def _whole(self, shape: Sequence[int], low: int, high: int) -> Array:
+        """Integers in `[low, high]`, as int64 or, where that is too small, as uint64."""
+        count = high - low + 1
+        raw = self._raw(shape)
+        # Numbers above the largest multiple of `count` make low values a trifle more frequent.
+        offsets = raw if count > 2**64 - 1 else raw % np.uint64(count)
+        values = offsets + np.uint64(low % 2**64)
+        return np.reshape(values if high >= 2**63 else values.astype(np.int64), shape)
+
+    def _raw(self, shape: Sequence[int]) -> Array:
+        """64 random bits for each element, in one row."""
+        return np.asarray(self._bits.random_raw(math.prod(shape)), np.uint64)
 
     def distinct(self, shape: Sequence[int], dtype: DataType) -> Array:
         """Values that differ from each other as far as the type allows, in random order."""
-        count = int(np.prod(shape))
+        count = math.prod(shape)
         if dtype is DataType.BOOL:
             return np.asarray(np.arange(count) % 2 == 1).reshape(shape)
-        order = self._rng.permutation(count)
+        order = np.array(self.permutation(count), np.int64)
         if dtype is DataType.STRING:
             words = np.array([f"s{i}" for i in order], object)
             return words.reshape(shape)
@@ -72,7 +99,7 @@ class Numbers:
 
     def permutation(self, count: int) -> list[int]:
         """The numbers below `count`, shuffled."""
-        return [int(i) for i in self._rng.permutation(count)]
+        return [int(i) for i in np.argsort(self._raw([count]), kind="stable")]
 
 
 def _is_signed(dtype: DataType) -> bool:

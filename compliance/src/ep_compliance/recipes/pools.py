@@ -81,7 +81,7 @@ def max_unpool(ask: Ask) -> Iterator[Sample]:
     places = ask.ints(0, 3, 8, 10).reshape(1, 1, 2, 2)
     attributes = {"kernel_shape": [2, 2], "strides": [2, 2]}
     yield Sample("plain", [x, places], attributes, core=True)
-    yield Sample("output shape", [x, places, ask.ints(1, 1, 5, 5)], attributes)
+    yield Sample("output shape", [x, places, ask.ints(1, 1, 5, 5)], attributes, core=True)
 
 
 @recipe("MaxRoiPool")
@@ -124,16 +124,23 @@ def non_max_suppression(ask: Ask) -> Iterator[Sample]:
 
 @recipe("GridSample")
 def grid_sample(ask: Ask) -> Iterator[Sample]:
-    """Modes, paddings, corners, and types of grids."""
-    if not ask.is_float:
-        return
+    """Modes, paddings, corners, and types of grids; values that aren't floats are only moved."""
+    if ask.dtype is DataType.STRING:
+        return  # what lies outside isn't specified
     x = ask.random(1, 2, 4, 5)
+    if not ask.is_float:
+        for kind in ask.types(1):
+            # Odd sixteenths: no middle between two pixels is hit.
+            places = 2 * ask.random(1, 3, 3, 2, dtype=DataType.INT64, low=-10, high=9) + 1
+            grid = (places / 16).astype(kind.numpy)
+            yield Sample(f"grid {kind.text}", [x, grid], {"mode": "nearest"}, core=True)
+        return
     modes = (
         ("bilinear", "nearest", "bicubic") if ask.version < 20 else ("linear", "nearest", "cubic")
     )
     for kind in ask.types(1):
         grid = ask.random(1, 3, 3, 2, dtype=kind, low=-0.93, high=0.93)
-        yield Sample(f"grid {kind.text}", [x, grid], core=kind is DataType.FLOAT)
+        yield Sample(f"grid {kind.text}", [x, grid], core=True)
     beyond = ask.random(1, 3, 3, 2, dtype=ask.type_of(1, DataType.FLOAT), low=-1.7, high=1.7)
     for mode in modes:
         for padding in ("zeros", "border", "reflection"):

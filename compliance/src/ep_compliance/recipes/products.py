@@ -91,7 +91,8 @@ def matmul_integer(ask: Ask) -> Iterator[Sample]:
 
 @recipe("QLinearMatMul")
 def qlinear_matmul(ask: Ask) -> Iterator[Sample]:
-    """Per tensor and per column."""
+    """Per tensor and per column, and every choice of types."""
+    yield from _mixed_codes(ask)
     other = ask.dtype
     scale_kind = ask.type_of(1, DataType.FLOAT)
     one = np.array(0 if other.is_float else 1, other.numpy)
@@ -100,6 +101,21 @@ def qlinear_matmul(ask: Ask) -> Iterator[Sample]:
         a, b = ask.random(3, 5, low=-50, high=90), ask.random(5, 4, low=-50, high=90)
         yield Sample(name, [a, sa, one, b, sb, one, sy, one], core=True)
     yield Sample("constant", [a, sa, one, b, sb, one, sy, one], constants=[3, 4, 5])
+
+
+def _mixed_codes(ask: Ask) -> Iterator[Sample]:
+    a = ask.random(2, 3, low=-9, high=20)
+    for kind in ask.types(3):
+        b = ask.numbers.random((3, 2), kind, -9, 20)
+        for target in ask.output_types():
+            if len({k.is_float for k in (ask.dtype, kind, target)}) > 1:
+                continue  # nobody defines products of integers and floats
+            for scale_kind in ask.types(1):
+                scales = [np.array(scale, scale_kind.numpy) for scale in (0.0625, 0.125, 0.5)]
+                zeros = [np.array(0, k.numpy) for k in (ask.dtype, kind, target)]
+                inputs = [a, scales[0], zeros[0], b, scales[1], zeros[1], scales[2], zeros[2]]
+                name = f"{kind.text} to {target.text} by {scale_kind.text}"
+                yield Sample(name, inputs, core=True)
 
 
 @recipe("Einsum")

@@ -26,7 +26,7 @@ def _parameters(ask: Ask, directions: int = 1, width: int = 2) -> list[Any]:
 
 @recipe("RNN GRU LSTM")
 def recurrent(ask: Ask) -> Iterator[Sample]:
-    """Directions, lengths, initial states, layouts, peepholes, all outputs."""
+    """Directions, lengths, initial states, layouts, peepholes, everything, all outputs."""
     steps, batch = 4, 2
     x = ask.random(steps, batch, 2, low=-1, high=1)
     w, r, b = _parameters(ask)
@@ -44,16 +44,20 @@ def recurrent(ask: Ask) -> Iterator[Sample]:
     lengths = np.array([4, 2], np.int32)
     yield Sample("lengths", [x, w, r, b, lengths], size, outputs=outputs)
     states = [ask.random(1, batch, _HIDDEN) for _ in range(outputs - 1)]
-    yield Sample("initial", [x, w, r, b, None, *states], size, outputs=outputs)
+    yield Sample("initial", [x, w, r, b, None, *states], size, outputs=outputs, core=True)
     yield Sample("one step", [x[:1], w, r, b], size, outputs=outputs)
-    yield Sample("clip", [x * 4, w, r, b], {**size, "clip": 0.3}, outputs=outputs)
+    wide = ask.random(steps, batch, 2, low=-4, high=4)
+    yield Sample("clip", [wide, w, r, b], {**size, "clip": 0.3}, outputs=outputs)
     if ask.op_type == "GRU" and ask.has("linear_before_reset"):
         attributes = {**size, "linear_before_reset": 1}
         yield Sample("linear before reset", [x, w, r, b], attributes, outputs=2, core=True)
+    everything = [x, w, r, b, lengths, *states]
     if ask.op_type == "LSTM":
         peepholes = ask.random(1, 3 * _HIDDEN, low=-0.5, high=0.5)
         inputs = [x, w, r, b, None, *states, peepholes]
-        yield Sample("peepholes", inputs, size, outputs=3)
+        yield Sample("peepholes", inputs, size, outputs=3, core=True)
+        everything.append(peepholes)
+    yield Sample("everything", everything, size, outputs=outputs, core=True)
     if ask.has("layout"):
         first = np.ascontiguousarray(np.swapaxes(x, 0, 1))
         yield Sample("batch first", [first, w, r, b], {**size, "layout": 1}, outputs=outputs)

@@ -35,6 +35,9 @@ def resize(ask: Ask) -> Iterator[Sample]:
     if ask.version >= 13:
         sizes = ask.ints(1, 2, 8, 6)
         yield Sample("sizes", [x, None, None, sizes], {"mode": "nearest"}, core=True)
+        factors = np.array(up, np.float32)
+        yield Sample("no region", [x, None, factors], {"mode": "nearest"}, core=True)
+    yield from _regions(ask, x)
     yield from _newer(ask, x)
 
 
@@ -43,6 +46,21 @@ def _resize(
 ) -> Sample:
     roi = np.zeros(0, np.float32)
     return Sample(name, [x, roi, np.array(scales, np.float32)], attributes, core=core)
+
+
+def _regions(ask: Ask, x: Any) -> Iterator[Sample]:
+    """A region of every type, with factors and with sizes; only cropping would look at it."""
+    nearest = {"mode": "nearest"}
+    factors, sizes = np.array([1.0, 1.0, 2.0, 2.0], np.float32), ask.ints(1, 2, 8, 6)
+    for kind in ask.types(1):
+        region = np.array([0, 0, 0.25, 0.125, 1, 1, 0.75, 0.875], kind.numpy)
+        none = np.zeros(0, np.float32)
+        yield Sample(f"region {kind.text}", [x, region, factors], nearest, core=True)
+        inputs = [x, region, none, sizes]
+        yield Sample(f"region {kind.text}, sizes", inputs, nearest, core=True)
+        if ask.version >= 13:
+            bare = [x, region, None, sizes]
+            yield Sample(f"region {kind.text}, only sizes", bare, nearest, core=True)
 
 
 def _details(ask: Ask, x: Any, up: list[float]) -> Iterator[Sample]:

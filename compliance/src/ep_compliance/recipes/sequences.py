@@ -9,6 +9,7 @@ import numpy as np
 from onnx import helper
 
 from ep_compliance.recipes import Ask, Sample, recipe
+from ep_compliance.subjects import element_in
 
 __all__: list[str] = []
 
@@ -29,7 +30,7 @@ def at(ask: Ask) -> Iterator[Sample]:
     """Positions from both ends, of both types."""
     for place in (0, 1, -1):
         yield Sample(f"at {place}", [_three(ask), np.array(place, np.int64)], core=True)
-    yield Sample("int32", [_three(ask), np.array(2, np.int32)])
+    yield Sample("int32", [_three(ask), np.array(2, np.int32)], core=True)
     if ask.op_type == "SequenceErase":
         yield Sample("last", [_three(ask)])
 
@@ -41,6 +42,7 @@ def insert(ask: Ask) -> Iterator[Sample]:
     yield Sample("end", [_three(ask), new], core=True)
     for place in (0, 2, 3, -1):
         yield Sample(f"at {place}", [_three(ask), new, np.array(place, np.int64)])
+    yield Sample("int32", [_three(ask), new, np.array(1, np.int32)], core=True)
 
 
 @recipe("SequenceLength")
@@ -55,8 +57,9 @@ def length(ask: Ask) -> Iterator[Sample]:
 @recipe("SequenceEmpty")
 def empty(ask: Ask) -> Iterator[Sample]:
     """Every type."""
-    for kind in (1, 7, 8, 9, 11):
-        yield Sample(f"type {kind}", [], {"dtype": kind}, core=True)
+    for text in sorted(t for c in ask.schema.type_constraints for t in c.allowed_type_strs):
+        kind = element_in(text)
+        yield Sample(f"type {kind.text}", [], {"dtype": int(kind)}, core=True)
 
 
 @recipe("ConcatFromSequence")
@@ -77,7 +80,7 @@ def split_to_sequence(ask: Ask) -> Iterator[Sample]:
     yield Sample("equal", [x, np.array(3, np.int64)], {"axis": 1}, core=True)
     yield Sample("uneven", [x, np.array(4, np.int64)], {"axis": 1})
     yield Sample("given", [x, ask.ints(1, 2, 3)], {"axis": 1}, core=True)
-    yield Sample("int32", [x, np.array([2, 2], np.int32)])
+    yield Sample("int32", [x, np.array([2, 2], np.int32)], core=True)
 
 
 @recipe("OptionalHasElement OptionalGetElement")

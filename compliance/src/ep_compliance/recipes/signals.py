@@ -8,7 +8,6 @@ import numpy as np
 
 from ep_compliance.precision import Array
 from ep_compliance.recipes import Ask, Sample, recipe
-from ep_core.types import DataType
 
 __all__: list[str] = []
 
@@ -33,24 +32,33 @@ def dft(ask: Ask) -> Iterator[Sample]:
     yield sample("padded", real, 12, 1)
     yield sample("cut", both, 5, 1)
     yield sample("axis 0", both, None, 0)
+    narrow = np.array(5, np.int32)
+    if by_input:
+        yield Sample("length int32", [both, narrow, np.array(1, np.int64)], core=True)
+    else:
+        yield Sample("length int32", [both, narrow], {"axis": 1}, core=True)
 
 
 @recipe("STFT")
 def stft(ask: Ask) -> Iterator[Sample]:
-    """With a window, with a length, both."""
+    """With a window, with a length, both; both types of lengths."""
     x = ask.random(1, 32, 1)
     step, length = np.array(8, np.int64), np.array(16, np.int64)
     window = ask.random(16, low=0.1, high=1)
     yield Sample("window", [x, step, window], core=True)
     yield Sample("length", [x, step, None, length], core=True)
     yield Sample("two-sided", [x, step, window, length], {"onesided": 0})
+    narrow = [value.astype(np.int32) for value in (step, length)]
+    yield Sample("int32", [x, narrow[0], window, narrow[1]], core=True)
 
 
 @recipe("MelWeightMatrix")
 def mel(ask: Ask) -> Iterator[Sample]:
-    """Both types of integers."""
+    """Every type of integers, edges and weights."""
     ints = [np.array(value, ask.dtype.numpy) for value in (8, 16, 8192)]
-    kind = ask.type_of(3, DataType.FLOAT)
-    edges = [np.array(value, kind.numpy) for value in (0.0, 4096.0)]
-    yield Sample("plain", [*ints, *edges], core=True)
-    yield Sample("double", [*ints, *edges], {"output_datatype": int(DataType.DOUBLE)})
+    for kind in ask.types(3):
+        edges = [np.array(value, kind.numpy) for value in (0.0, 4096.0)]
+        yield Sample(f"edges {kind.text}", [*ints, *edges], core=True)
+        for target in ask.output_types():
+            attributes = {"output_datatype": int(target)}
+            yield Sample(f"{kind.text} to {target.text}", [*ints, *edges], attributes, core=True)

@@ -38,7 +38,7 @@ def cast_map(ask: Ask) -> Iterator[Sample]:
     kind = helper.make_map_type_proto(7, inner)
     for target in ("TO_FLOAT", "TO_INT64", "TO_STRING"):
         if target == "TO_STRING" and not text:
-            continue
+            continue  # whether 5.0 is `5` isn't defined, nor whether 5.5 is `5.500000`
         yield Sample(target, [value], {"cast_to": target}, types={0: kind}, core=True)
 
 
@@ -109,27 +109,42 @@ def label_encoder(ask: Ask) -> Iterator[Sample]:
         if ask.dtype not in kinds:
             return
         attributes = {f"keys_{kinds[ask.dtype]}": keys.tolist()}
-        if ask.dtype is not DataType.INT64:
-            yield Sample("to int64", [x], {**attributes, "values_int64s": [10, 20]}, core=True)
-        else:
-            yield Sample("to float", [x], {**attributes, "values_floats": [1.5, 2.5]}, core=True)
-        return
-    attributes = {
+        for name, listed in _LISTS.items():
+            yield Sample(name, [x], {**attributes, f"values_{name}": listed}, core=True)
+    for kind in ask.output_types() if ask.version >= 4 else ():
+        yield Sample(f"tensor to {kind.text}", [x], _tensors(keys, values, kind), core=True)
+
+
+_LISTS: dict[str, list[Any]] = {
+    "int64s": [10, 20],
+    "floats": [1.5, 2.5],
+    "strings": ["x", "y"],
+}
+
+
+def _tensors(keys: Any, values: Any, kind: DataType) -> dict[str, Any]:
+    """Keys, values and a default as attributes of LabelEncoder."""
+    if kind is DataType.STRING:
+        values, default = np.array(["x", "y"], object), np.array(["z"], object)
+    else:
+        values, default = values.astype(kind.numpy), np.array([7], kind.numpy)
+    return {
         "keys_tensor": numpy_helper.from_array(keys),
-        "values_tensor": numpy_helper.from_array(values.astype(ask.dtype.numpy)),
-        "default_tensor": numpy_helper.from_array(np.array([7], ask.dtype.numpy)),
+        "values_tensor": numpy_helper.from_array(values),
+        "default_tensor": numpy_helper.from_array(default),
     }
-    yield Sample("tensors", [x], attributes, core=True)
 
 
 @recipe("LinearClassifier", domain=_ML)
 def linear_classifier(ask: Ask) -> Iterator[Sample]:
-    """Three classes, with post-transformations."""
-    base = {
+    """Three classes of both types, with post-transformations."""
+    base: dict[str, Any] = {
         "coefficients": [0.5, -1.0, 0.25, 2.0, -0.75, 1.5],
         "intercepts": [0.1, -0.2, 0.3],
-        "classlabels_ints": [4, 5, 6],
     }
+    named = {**base, "classlabels_strings": ["a", "b", "c"]}
+    yield Sample("texts", [ask.random(4, 2)], named, outputs=2, core=True)
+    base["classlabels_ints"] = [4, 5, 6]
     for transform in ("NONE", "SOFTMAX", "LOGISTIC"):
         attributes = {**base, "post_transform": transform}
         yield Sample(transform.lower(), [ask.random(4, 2)], attributes, outputs=2, core=True)
@@ -192,7 +207,7 @@ def svm_regressor(ask: Ask) -> Iterator[Sample]:
 
 @recipe("SVMClassifier", domain=_ML)
 def svm_classifier(ask: Ask) -> Iterator[Sample]:
-    """Two classes without probabilities."""
+    """Two classes without probabilities; texts are among the recorded cases."""
     attributes = {
         "kernel_type": "RBF",
         "kernel_params": [0.5, 0.0, 3.0],

@@ -45,16 +45,18 @@ def regressor(ask: Ask) -> Iterator[Sample]:
 
 @recipe("TreeEnsembleClassifier", domain=_ML)
 def classifier(ask: Ask) -> Iterator[Sample]:
-    """Three classes."""
-    base = {
+    """Three classes, of both types."""
+    base: dict[str, Any] = {
         **_NODES,
         "class_treeids": _LEAVES["treeids"],
         "class_nodeids": _LEAVES["nodeids"],
         "class_ids": [0, 1, 2, 1, 0],
         "class_weights": [1.5, 2.0, 0.5, 3.0, 1.0],
-        "classlabels_int64s": [10, 20, 30],
     }
     x = ask.random(6, 2)
+    named = {**base, "classlabels_strings": ["a", "b", "c"]}
+    yield Sample("texts", [x], named, outputs=2, core=True)
+    base["classlabels_int64s"] = [10, 20, 30]
     for transform in ("NONE", "SOFTMAX"):
         attributes = {**base, "post_transform": transform}
         yield Sample(transform.lower(), [x], attributes, outputs=2, core=True)

@@ -46,7 +46,7 @@ def fingerprint(distribution: Distribution) -> str:
     Drivers can't be asked without the vendor's library; most change together with the kernel.
     """
     parts = [distribution.metadata["Name"], distribution.version, sys.version, platform.release()]
-    parts.extend(_requirements(distribution))
+    parts.extend(required_versions(distribution))
     parts.append(distribution.read_text("entry_points.txt") or "")
     parts.append(distribution.read_text("RECORD") or "")
     for name, path in sorted(source_files(distribution).items()):
@@ -111,7 +111,8 @@ def _fingerprint_of(entry: PluginEntry) -> str | None:
         return None
 
 
-def _requirements(distribution: Distribution) -> Iterator[str]:
+def required_versions(distribution: Distribution) -> Iterator[str]:
+    """Yield name and installed version of everything that a distribution may require."""
     from importlib.metadata import PackageNotFoundError, version
 
     for requirement in distribution.requires or ():

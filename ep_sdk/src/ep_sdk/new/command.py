@@ -59,5 +59,6 @@ class NewCommand:
             f'  pip install -e "{place}[test]"\n'
             f'  pytest "{place}"\n'
             "  ep providers\n"
+            f"  ep certify {args.name}\n"
         )
         return 0

@@ -14,7 +14,7 @@ __all__ = ["check_name", "check_vendor"]
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 _MAX_NAME = 30
 _MAX_VENDOR = 60
-_RESERVED = frozenset({"core", "sdk", "tools"})
+_RESERVED = frozenset({"compliance", "core", "sdk", "tools"})
 
 
 def check_name(name: str) -> None:

@@ -27,6 +27,8 @@ _COMMON = {
     "LICENSE": "LICENSE",
     "gitignore": ".gitignore",
     "ci.yml": ".github/workflows/test.yml",
+    "waivers.toml": "waivers.toml",
+    "test_compliance.py": "tests/test_compliance.py",
     "init.py": "src/$package/__init__.py",
     "py.typed": "src/$package/py.typed",
 }

@@ -27,8 +27,27 @@ from ep_sdk.options import as_bool, as_bytes, as_int, as_names
 
 __all__ = ["INFO", "ep_provider_factory"]
 
-_COUNT = as_int(0)
 _MICROSECONDS = as_int(0, 60_000_000)
+
+# Latencies and faults change when something happens, not what is compiled: artifacts don't depend
+# on them.
+
+
+def _latency(of: str) -> OptionSpec:
+    return OptionSpec(0, f"microseconds that {of} takes", _MICROSECONDS, artifacts=False)
+
+
+def _fault(of: str, never: str = "none") -> OptionSpec:
+    return OptionSpec(0, f"number of the {of}, 0 for {never}", as_int(0), artifacts=False)
+
+
+def _names(of: str) -> OptionSpec:
+    return OptionSpec(frozenset(), of, as_names, artifacts=False)
+
+
+def _switch(of: str) -> OptionSpec:
+    return OptionSpec(False, of, as_bool, artifacts=False)
+
 
 INFO = ProviderInfo(
     name="simulator",
@@ -42,19 +61,18 @@ INFO = ProviderInfo(
         "alignment": OptionSpec(
             256, "bytes that every allocation is rounded up to", as_int(1, 2**20)
         ),
-        "kernel_latency_us": OptionSpec(0, "microseconds that every kernel takes", _MICROSECONDS),
-        "copy_latency_us": OptionSpec(0, "microseconds that every copy takes", _MICROSECONDS),
-        "fail_allocation_at": OptionSpec(0, "number of the allocation to fail, 0 for none", _COUNT),
-        "fail_copy_at": OptionSpec(0, "number of the copy to fail, 0 for none", _COUNT),
-        "fail_kernel_at": OptionSpec(0, "number of the kernel launch to fail, 0 for none", _COUNT),
-        "lose_device_at": OptionSpec(
-            0, "number of the kernel launch at which the device is lost, 0 for never", _COUNT
-        ),
-        "skip": OptionSpec(frozenset(), "operators that are not claimed", as_names),
-        "fail_compile": OptionSpec(
-            frozenset(), "operators that compile refuses, or 'always'", as_names
-        ),
-        "fail_capability": OptionSpec(False, "break the contract: get_capability raises", as_bool),
+        "compile_latency_us": _latency("compiling one node"),
+        "kernel_latency_us": _latency("every kernel"),
+        "copy_latency_us": _latency("every copy"),
+        "fail_allocation_at": _fault("allocation to fail"),
+        "fail_copy_at": _fault("copy to fail"),
+        "fail_kernel_at": _fault("kernel launch to fail"),
+        "lose_device_at": _fault("kernel launch at which the device is lost", "never"),
+        "skip": _names("operators that are not claimed"),
+        "fail_compile": _names("operators that compile refuses, or 'always'"),
+        "fail_capability": _switch("break the contract: get_capability raises"),
+        "fail_export": _switch("refuse to export partitions"),
+        "fail_import": _switch("refuse to import artifacts"),
     },
 )
 

@@ -45,6 +45,10 @@ class SimulatedDevice:
         """Note one more launch of a kernel and return its number, for `computing`."""
         return self._count("kernel")
 
+    def compiling(self, nodes: int) -> None:
+        """What compiling does: take its time for every node."""
+        self._pass_time(self._options["compile_latency_us"] * nodes)
+
     def copying(self, number: int) -> None:
         """What a copy does before it moves bytes: take its time, and fail if it is told to."""
         self._pass_time(self._options["copy_latency_us"])

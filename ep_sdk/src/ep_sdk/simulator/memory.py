@@ -1,13 +1,17 @@
 """The simulator's memory: buffers whose bytes only the simulator can touch, and their allocator.
 
 Fresh and freed memory is filled with 0xA5, so that reading too early or too late gives values that
-a test can't mistake; guards around every block show writes beyond its ends.
+a test can't mistake; guards around every block show writes beyond its ends. Memory is used again
+through an `Arena`; all of that then happens in the order of the stream, where the memory is still
+in use when it changes hands.
 """
 
 from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +19,7 @@ import numpy as np
 from ep_core.contracts import AllocatorStats, Buffer, Stream
 from ep_core.errors import AllocationError, ContractError, NotSupportedError
 from ep_core.types import DataType, MemoryInfo
+from ep_sdk.arena import Arena, Chunk
 from ep_sdk.simulator.device import SimulatedDevice
 from ep_sdk.simulator.stream import SimulatorStream
 
@@ -24,30 +29,34 @@ POISON = 0xA5
 GUARD_BYTES = 64
 _GUARD = 0x5C
 _KDL_EXT_DEV = 12
+_Storage = np.ndarray[Any, np.dtype[np.uint8]]
 _PATIENCE_SECONDS = 10.0
 
 
 class _Block:
-    """One allocation: a guard, the bytes, a guard.
+    """One allocation: a guard, the bytes, a guard, in a chunk that others had before.
 
     Attributes:
         released: the owner has given it back; work already submitted may still use it.
         storage: None once it is freed.
     """
 
-    __slots__ = ("nbytes", "pool", "released", "reserved", "storage")
+    __slots__ = ("chunk", "nbytes", "pool", "released", "storage")
 
-    def __init__(self, pool: MemoryPool, nbytes: int, reserved: int) -> None:
+    def __init__(self, pool: MemoryPool, chunk: Chunk[_Storage], nbytes: int) -> None:
         self.pool = pool
+        self.chunk = chunk
         self.nbytes = nbytes
-        self.reserved = reserved
         self.released = False
-        self.storage: np.ndarray[Any, Any] | None = np.full(
-            nbytes + 2 * GUARD_BYTES, _GUARD, np.uint8
-        )
-        self.storage[GUARD_BYTES : GUARD_BYTES + nbytes] = POISON
+        self.storage: _Storage | None = chunk.raw[: nbytes + 2 * GUARD_BYTES]
 
-    def payload(self) -> np.ndarray[Any, Any]:
+    def prepare(self) -> None:
+        """Set the guards and poison the bytes, once nobody uses the chunk any more."""
+        assert self.storage is not None
+        self.storage[...] = _GUARD
+        self.payload()[...] = POISON
+
+    def payload(self) -> _Storage:
         """The bytes.
 
         Raises:
@@ -143,17 +152,11 @@ class MemoryPool:
 
     def __init__(self, device: SimulatedDevice, capacity: int, alignment: int) -> None:
         self._device = device
-        self._capacity = capacity
-        self._alignment = alignment
-        # Entering a Condition isn't safe from interrupts, entering its lock is.
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        self._peak = 0
-        self._in_use = 0
-        self._reserved = 0
-        self._allocations = 0
-        self._releases = 0
-        self._waiting_to_free = 0
+        self._room = capacity
+        self._arena: Arena[_Storage] = Arena(
+            self._reserve, self._unreserve, alignment, _PATIENCE_SECONDS
+        )
+        self._releasing = threading.Lock()
 
     @property
     def memory(self) -> MemoryInfo:
@@ -176,28 +179,23 @@ class MemoryPool:
         if dtype.bits % 8 or dtype is DataType.STRING:
             raise NotSupportedError(f"memory of {self.memory.device} holds no {dtype.text}")
         nbytes = math.prod(shape) * (dtype.bits // 8)
-        reserved = -(-nbytes // self._alignment) * self._alignment
         self._device.count_allocation()
-        with self._lock:
-            self._changed.wait_for(
-                lambda: self._fits(reserved) or not self._waiting_to_free, _PATIENCE_SECONDS
-            )
-            if not self._fits(reserved):
-                raise AllocationError(
-                    f"{self.memory.device} has no room for {dtype.text}{list(shape)}",
-                    expected=f"at most {self._capacity - self._reserved} bytes",
-                    got=reserved,
-                    fix="Raise its option 'capacity', or run less at once.",
-                )
-            block = _Block(self, nbytes, reserved)
-            self._allocations += 1
-            self._in_use += nbytes
-            self._reserved += reserved
-            self._peak = max(self._peak, self._in_use)
+        try:
+            chunk = self._arena.take(nbytes, stream)
+        except AllocationError as error:
+            raise AllocationError(
+                f"{self.memory.device} has no room for {dtype.text}{list(shape)}",
+                expected=error.expected,
+                got=error.got,
+                fix="Raise its option 'capacity', or run less at once.",
+            ) from error
+        block = _Block(self, chunk, nbytes)
+        if chunk.is_idle or not _in_order(stream, block.prepare):
+            block.prepare()
         return SimulatorBuffer(block, dtype, tuple(shape))
 
     def release(self, buffer: Buffer, stream: Stream | None = None) -> None:
-        """Give a buffer back, once the work submitted to `stream` so far is done.
+        """Give a buffer back: later work on `stream` may have the memory, others once it got there.
 
         Goes through on a lost device too, so that whoever cleans up can finish.
 
@@ -213,42 +211,53 @@ class MemoryPool:
         if buffer._is_view:
             raise ContractError("a view of a buffer was released", got=repr(buffer))
         block = buffer._block
-        with self._lock:
+        with self._releasing:
             buffer.check()
             block.released = True
-            self._releases += 1
-            self._waiting_to_free += 1
-        queued = isinstance(stream, SimulatorStream) and stream.submit_release(
-            lambda: self._free(block)
-        )
-        if not queued:
-            self._free(block)
+        if _in_order(stream, lambda: self._wipe(block)):
+            # Only now: whoever takes the chunk queues its own work behind the wiping.
+            turn = self._arena.give(block.chunk, stream)
+            settle = partial(self._arena.settle, block.chunk, turn, stream)
+            if not _in_order(stream, settle):
+                settle()
+            return
+        try:
+            self._wipe(block)
+        finally:
+            self._arena.give(block.chunk)
 
     def stats(self) -> AllocatorStats:
-        """Counters; memory counts as in use until the stream it was released on gets there."""
-        with self._lock:
-            return AllocatorStats(
-                in_use_bytes=self._in_use,
-                peak_bytes=self._peak,
-                reserved_bytes=self._reserved,
-                allocations=self._allocations,
-                releases=self._releases,
+        """Counters; memory is in use until it is released, whatever its stream still has to do."""
+        return self._arena.stats()
+
+    def close(self) -> None:
+        """Give back what is free now, and the rest as soon as it is released."""
+        self._arena.close()
+
+    def _reserve(self, size: int) -> _Storage:
+        """What the device gives the arena; called under its lock."""
+        if size > self._room:
+            raise AllocationError(
+                "the device is full", expected=f"at most {self._room} bytes", got=size
             )
+        self._room -= size
+        return np.empty(size + 2 * GUARD_BYTES, np.uint8)
 
-    def _fits(self, reserved: int) -> bool:
-        return self._reserved + reserved <= self._capacity
+    def _unreserve(self, storage: _Storage) -> None:
+        self._room += len(storage) - 2 * GUARD_BYTES
 
-    def _free(self, block: _Block) -> None:
+    def _wipe(self, block: _Block) -> None:
+        """Poison the bytes of a released block, and look at its guards."""
         intact = block.is_intact()
         block.payload()[...] = POISON
         block.storage = None
-        with self._lock:
-            self._waiting_to_free -= 1
-            self._in_use -= block.nbytes
-            self._reserved -= block.reserved
-            self._changed.notify_all()
         if not intact:
             raise ContractError(
                 f"something wrote beyond the ends of a block of {block.nbytes} bytes "
                 f"on {self.memory.device}"
             )
+
+
+def _in_order(stream: Stream | None, action: Callable[[], None]) -> bool:
+    """Have a stream do something, even after an error; False if there is none that could."""
+    return isinstance(stream, SimulatorStream) and stream.submit_release(action)

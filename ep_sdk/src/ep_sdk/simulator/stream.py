@@ -7,6 +7,7 @@ event that the error reached keeps it, because what it stands for was never comp
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from ep_core.errors import ContractError, DeviceLostError, EpError, RunError
 from ep_sdk.simulator.device import SimulatedDevice
 
 __all__ = ["SimulatorEvent", "SimulatorStream"]
+
+_NUMBERS = itertools.count()
 
 
 class _Work(NamedTuple):
@@ -70,6 +73,9 @@ class SimulatorEvent:
 class SimulatorStream:
     """A queue with a worker thread; meets `ep_core.contracts.Stream`.
 
+    Attributes:
+        name: no other stream has it.
+
     Args:
         device: whose stream it is.
         on_close: called once, with the stream, when it is closed.
@@ -79,6 +85,7 @@ class SimulatorStream:
         self, device: SimulatedDevice, on_close: Callable[[SimulatorStream], None]
     ) -> None:
         self.device = device
+        self.name = f"stream {next(_NUMBERS)}"
         self._on_close = on_close
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._lock = threading.Lock()

@@ -9,7 +9,7 @@ import numpy as np
 
 from ep_core.contracts import Buffer, HostArray, Stream
 from ep_core.errors import ContractError
-from ep_core.types import DataType, MemoryInfo
+from ep_core.types import HOST_MEMORY, DataType, MemoryInfo
 from ep_sdk.simulator.device import SimulatedDevice
 from ep_sdk.simulator.memory import SimulatorBuffer, device_array
 from ep_sdk.simulator.stream import SimulatorStream
@@ -24,12 +24,13 @@ class SimulatorTransfer:
         self._device = device
 
     def can_copy(self, source: MemoryInfo, target: MemoryInfo) -> bool:
-        """True if one side is this device and the other the host or a simulated device."""
+        """True if one side is this device and the other plain host memory or a simulated device."""
         own = self._device.memory
         if own not in (source, target):
             return False
         other = target if source == own else source
-        return other.is_host or other.device.startswith("simulator:")
+        simulated = other.kind is own.kind and other.device.startswith("simulator:")
+        return simulated or other == HOST_MEMORY
 
     def copy(
         self, source: Buffer | HostArray, target: Buffer | HostArray, stream: Stream | None

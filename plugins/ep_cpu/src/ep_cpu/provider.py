@@ -21,6 +21,7 @@ class CpuProvider(KernelProvider):
         control_flow=False,
         non_tensor_values=True,
         deterministic=True,
+        profiles_nodes=True,
     )
     table: ClassVar[KernelTable] = load_table()
     accept_unknown_types: ClassVar[bool] = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,10 @@ def matmul(a: Array, b: Array, out: Array | None = None) -> Array:
         return np.asarray(np.matmul(widen(a), widen(b))).astype(a.dtype)
     # A stack of matrices times one matrix is one large product, which BLAS does at full speed.
     if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous and a.shape[-1] == b.shape[0]:
-        rows = a.reshape(-1, a.shape[-1])
+        count = math.prod(a.shape[:-1])
+        rows = a.reshape(count, a.shape[-1])
         if out is not None and out.flags.c_contiguous:
-            np.matmul(rows, b, out=out.reshape(-1, b.shape[1]))
+            np.matmul(rows, b, out=out.reshape(count, b.shape[1]))
             return out
         product = np.asarray(np.matmul(rows, b))
         return product.reshape(*a.shape[:-1], b.shape[1])

@@ -1,0 +1,1 @@
+"""The parts of the report page, each a function from results to HTML; `page` puts them together."""
