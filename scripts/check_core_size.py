@@ -20,7 +20,7 @@ LIMITS = {
     "artifacts": 370,
     "binding": 1220,
     "passes": 2500,
-    "profiling": 390,
+    "profiling": 410,
     "placement": 1130,
 }
 FREE = {

@@ -78,6 +78,9 @@ ALL = (
     Picture("ep-bench", f"ep bench vad.onnx {VAD} --vs onnxruntime"),
     Picture("ep-progress", f"ep bench vad.onnx {VAD} --duration 4", until=r" [56]\d%"),
     Picture("ep-compare", f"ep compare marks.onnx cpu onnxruntime {LETTERS} --layers"),
+    Picture("ep-profile", f"ep profile vad.onnx {VAD} --providers simulator,cpu --top 4"),
+    Picture("ep-check", "ep check files.onnx --providers simulator --dim unk__214=1"),
+    Picture("ep-dump", f"ep dump marks.onnx --node /fc/Add {LETTERS} --out add"),
     Picture("ep-certify", "ep certify simulator --level mustpass"),
     Picture("ep-certificate", "ep certificate show cpu.json --op 'Conv*'"),
 )

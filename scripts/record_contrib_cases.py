@@ -32,8 +32,8 @@ from contrib_cases import (  # noqa: F401 - they register
 from contrib_cases.asking import Array, Asked, asked
 from contrib_cases.compositions import composed
 
-from ep_compliance.recipes.numbers import Numbers
-from ep_compliance.recorded.files import Question, written
+from ep_compliance.cases.recipes.numbers import Numbers
+from ep_compliance.cases.recorded.files import Question, written
 from ep_core.types import DataType
 
 FILE = Path(__file__).parents[1] / "compliance/src/ep_compliance/recorded/microsoft.jsonl"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import onnx
 
-from ep_compliance.tables import column_heads, markdown_tables
+from ep_compliance.certificates.tables import column_heads, markdown_tables
 from ep_core.discovery.certificate_file import Certificate, read_certificate
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from ep_compliance.combinations import combinations_of, missing_positions, rows_by_operator
-from ep_compliance.jobs import jobs_hash
-from ep_compliance.matrix import matrix_cases
-from ep_compliance.outcomes import Outcome, Verdict
-from ep_compliance.recorded.cases import recorded_cases
-from ep_compliance.rows import granted_rows
+from ep_compliance.cases.combinations import combinations_of, missing_positions, rows_by_operator
+from ep_compliance.cases.matrix import matrix_cases
+from ep_compliance.cases.recorded.cases import recorded_cases
+from ep_compliance.certificates.rows import granted_rows
+from ep_compliance.running.jobs import jobs_hash
+from ep_compliance.running.outcomes import Outcome, Verdict
 from ep_cpu.kernels import load_table
 
 USUAL = {"tensor(int64)", "tensor(int32)", "tensor(float)"}
@@ -168,9 +168,9 @@ def test_cases_are_the_same_after_a_provider_has_registered_its_schemas(cases):
         "registry().factory('cpu')\n"
         "import onnx\n"
         "assert onnx.defs.has('FastGelu', 'com.microsoft')\n"
-        "from ep_compliance.jobs import jobs_hash\n"
-        "from ep_compliance.matrix import matrix_cases\n"
-        "from ep_compliance.recorded.cases import recorded_cases\n"
+        "from ep_compliance.running.jobs import jobs_hash\n"
+        "from ep_compliance.cases.matrix import matrix_cases\n"
+        "from ep_compliance.cases.recorded.cases import recorded_cases\n"
         "print(jobs_hash([*matrix_cases(), *recorded_cases()]))\n"
     )
     command = [sys.executable, "-c", script]

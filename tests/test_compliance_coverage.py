@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ep_compliance.coverage import claims_of, coverage
-from ep_compliance.matrix import matrix_cases
-from ep_compliance.recorded.cases import recorded_cases
+from ep_compliance.cases.coverage import claims_of, coverage
+from ep_compliance.cases.matrix import matrix_cases
+from ep_compliance.cases.recorded.cases import recorded_cases
 from ep_core.types import DataType
 from ep_cpu.kernels import load_table
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ep_compliance.chains import chain_cases
-from ep_compliance.judging import judge_case
-from ep_compliance.oracle import answer
-from ep_compliance.outcomes import Outcome
-from ep_compliance.random_graphs import random_case
+from ep_compliance.cases.chains import chain_cases
+from ep_compliance.cases.random_graphs import random_case
+from ep_compliance.oracle.answers import answer
+from ep_compliance.running.judging import judge_case
+from ep_compliance.running.outcomes import Outcome
 from ep_core.discovery.options import parse_options
 from ep_core.discovery.registry import registry
 

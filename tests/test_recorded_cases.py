@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ep_compliance.evaluate import Evaluator
-from ep_compliance.recorded.answers import recorded_allowances
-from ep_compliance.recorded.cases import cases_of_question
-from ep_compliance.recorded.files import read_questions
-from ep_compliance.tolerance import Context, judge
+from ep_compliance.cases.recorded.answers import recorded_allowances
+from ep_compliance.cases.recorded.cases import cases_of_question
+from ep_compliance.cases.recorded.files import read_questions
+from ep_compliance.oracle.evaluate import Evaluator
+from ep_compliance.oracle.tolerance import Context, judge
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 

@@ -6,13 +6,13 @@ import datetime
 
 from zoo_cases import CASES
 
-from ep_compliance.cases import Level
+from ep_compliance.cases.case import Level
 from ep_compliance.checks import all_checks
-from ep_compliance.jobs import Target
-from ep_compliance.outcomes import Outcome, Verdict
-from ep_compliance.overrides import Override
-from ep_compliance.results import Results
-from ep_compliance.waivers import Waiver
+from ep_compliance.oracle.overrides import Override
+from ep_compliance.running.jobs import Target
+from ep_compliance.running.outcomes import Outcome, Verdict
+from ep_compliance.running.results import Results
+from ep_compliance.running.waivers import Waiver
 from ep_core.contracts import Numerics
 from ep_core.types import DeviceInfo
 

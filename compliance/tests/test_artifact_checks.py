@@ -10,11 +10,11 @@ import pytest
 from zoo_artifacts import Storing
 from zoo_base import CorrectProvider, factory_of
 
-from ep_compliance.bench import Bench, run_once
 from ep_compliance.checks import all_checks
 from ep_compliance.checks.artifacts import other_value
-from ep_compliance.outcomes import Outcome
-from ep_compliance.weighted import Weighted, find_weighted
+from ep_compliance.driving.bench import Bench, run_once
+from ep_compliance.driving.weighted import Weighted, find_weighted
+from ep_compliance.running.outcomes import Outcome
 from ep_core.contracts import OptionSpec
 from ep_core.discovery.registry import registry
 from ep_core.graph import Initializer, Subgraph

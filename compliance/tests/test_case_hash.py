@@ -11,20 +11,20 @@ import numpy as np
 import onnx
 import pytest
 
-from ep_compliance.cases import Subject
-from ep_compliance.jobs import jobs_hash
-from ep_compliance.matrix import matrix_cases
-from ep_compliance.recipes.numbers import Numbers
+from ep_compliance.cases.case import Subject
+from ep_compliance.cases.matrix import matrix_cases
+from ep_compliance.cases.recipes.numbers import Numbers
+from ep_compliance.running.jobs import jobs_hash
 from ep_core.types import DataType
 
 OPERATORS = ("Add", "Cast", "LSTM", "OneHot", "Resize", "TopK", "Where")
 
 SCRIPT = """
-from ep_compliance.cases import Subject
-from ep_compliance.chains import chain_cases
-from ep_compliance.jobs import jobs_hash
-from ep_compliance.matrix import matrix_cases
-from ep_compliance.recorded.cases import recorded_cases
+from ep_compliance.cases.case import Subject
+from ep_compliance.cases.chains import chain_cases
+from ep_compliance.running.jobs import jobs_hash
+from ep_compliance.cases.matrix import matrix_cases
+from ep_compliance.cases.recorded.cases import recorded_cases
 import onnx, sys
 subjects = [
     Subject("", name, schema.since_version)

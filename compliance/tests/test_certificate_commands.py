@@ -12,12 +12,12 @@ import shutil
 import pytest
 from zoo_cases import CASES
 
+from ep_compliance.certificates.signing import signature_path
 from ep_compliance.checks import all_checks
 from ep_compliance.commands import certificate as certificate_module
 from ep_compliance.commands import certify as certify_module
-from ep_compliance.outcomes import Outcome, Verdict
-from ep_compliance.results import Results
-from ep_compliance.signing import signature_path
+from ep_compliance.running.outcomes import Outcome, Verdict
+from ep_compliance.running.results import Results
 from ep_core.errors import EpError
 
 pytestmark = pytest.mark.usefixtures("site")

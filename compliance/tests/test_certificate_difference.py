@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ep_compliance.boxes import _MIXED
-from ep_compliance.difference import difference, read_coverage
+from ep_compliance.certificates.boxes import _MIXED
+from ep_compliance.certificates.difference import difference, read_coverage
 from ep_core.discovery.certificate_file import CertificateRow
 from ep_core.errors import CertificateError
 

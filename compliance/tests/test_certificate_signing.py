@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from ep_compliance.signing import (
+from ep_compliance.certificates.signing import (
     read_trusted,
     sign_certificate,
     signature_path,
@@ -177,7 +177,7 @@ def test_the_signature_is_ed25519_as_the_standard_has_it(files, monkeypatch):
         )
     )
     path.write_bytes(b"\x72")
-    monkeypatch.setattr("ep_compliance.signing.read_certificate", lambda path: None)
+    monkeypatch.setattr("ep_compliance.certificates.signing.read_certificate", lambda path: None)
     assert sign_certificate(path, key).read_bytes().hex() == expected
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import onnx.defs
 import pytest
 
-from ep_compliance.grants import granted, schema_types, type_words
-from ep_compliance.tables import markdown_tables, support_tables, text_tables
+from ep_compliance.certificates.grants import granted, schema_types, type_words
+from ep_compliance.certificates.tables import markdown_tables, support_tables, text_tables
 from ep_core.discovery.certificate_file import Certificate, CertificateRow
 from ep_core.types import DataType
 

@@ -11,14 +11,19 @@ import pytest
 from onnx import TensorProto, helper
 from zoo_cases import CASES
 
-from ep_compliance.cases import Case, Level, Subject
-from ep_compliance.certify import canonical, certificate_of, file_name, write_certificate
+from ep_compliance.cases.case import Case, Level, Subject
+from ep_compliance.certificates.certificate import (
+    canonical,
+    certificate_of,
+    file_name,
+    write_certificate,
+)
+from ep_compliance.certificates.rows import granted_rows
 from ep_compliance.checks import all_checks
-from ep_compliance.jobs import Target
-from ep_compliance.outcomes import Outcome, Verdict
-from ep_compliance.results import Results
-from ep_compliance.rows import granted_rows
-from ep_compliance.runner import run_jobs
+from ep_compliance.running.jobs import Target
+from ep_compliance.running.outcomes import Outcome, Verdict
+from ep_compliance.running.results import Results
+from ep_compliance.running.runner import run_jobs
 from ep_core import InferenceSession
 from ep_core.contracts import API_VERSION, ProviderInfo
 from ep_core.discovery.certificate import find_certificate, user_folder

@@ -9,17 +9,17 @@ import pytest
 from zoo_base import CorrectProvider, Plugin, factory_of, relu
 from zoo_host import WrappingProvider
 
-from ep_compliance.bench import Bench
-from ep_compliance.cases import Level
+from ep_compliance.cases.case import Level
 from ep_compliance.checks import all_checks, placement
-from ep_compliance.collection import collect_jobs
-from ep_compliance.crowd import on_threads
-from ep_compliance.findings import Broken, NotClaimed
-from ep_compliance.growth import check_growth
-from ep_compliance.outcomes import Outcome
-from ep_compliance.partners.mixed import numbers, right_answer
-from ep_compliance.partners.party import DEVICE_PARTNER, HOST_PARTNER, THE_TESTED, Party
-from ep_compliance.partners.sketches import Verb, sketch
+from ep_compliance.driving.bench import Bench
+from ep_compliance.driving.crowd import on_threads
+from ep_compliance.driving.findings import Broken, NotClaimed
+from ep_compliance.driving.growth import check_growth
+from ep_compliance.driving.partners.mixed import numbers, right_answer
+from ep_compliance.driving.partners.party import DEVICE_PARTNER, HOST_PARTNER, THE_TESTED, Party
+from ep_compliance.driving.partners.sketches import Verb, sketch
+from ep_compliance.running.collection import collect_jobs
+from ep_compliance.running.outcomes import Outcome
 from ep_core.contracts import Capability, Support
 from ep_core.discovery.registry import registry
 from ep_core.errors import CompileError, EpError, RunCancelledError
@@ -277,7 +277,7 @@ def test_the_first_finding_of_many_threads_is_told():
 
 
 def test_levels_of_checks(monkeypatch):
-    monkeypatch.setattr("ep_compliance.collection._cases", lambda level: ())
+    monkeypatch.setattr("ep_compliance.running.collection._cases", lambda level: ())
     by_level = {level: {job.id for job in collect_jobs(level)} for level in Level}
     assert "memory/every-address" not in by_level[Level.MUSTPASS]
     assert "memory/every-address" in by_level[Level.FULL]

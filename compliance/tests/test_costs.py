@@ -9,14 +9,14 @@ import pytest
 from zoo_base import CorrectProvider, factory_of
 from zoo_cases import CASES
 
-from ep_compliance.bench import Bench
-from ep_compliance.cases import Subject
-from ep_compliance.costs import estimates_of
-from ep_compliance.footprint import peak_bytes
-from ep_compliance.jobs import Target
-from ep_compliance.judging import judge_case
-from ep_compliance.outcomes import Outcome, Verdict, verdict_of
-from ep_compliance.runner import run_jobs
+from ep_compliance.cases.case import Subject
+from ep_compliance.driving.bench import Bench
+from ep_compliance.reports.costs import estimates_of
+from ep_compliance.running.footprint import peak_bytes
+from ep_compliance.running.jobs import Target
+from ep_compliance.running.judging import judge_case
+from ep_compliance.running.outcomes import Outcome, Verdict, verdict_of
+from ep_compliance.running.runner import run_jobs
 from ep_core.types import DataType
 from ep_sdk.simulator import ep_provider_factory
 

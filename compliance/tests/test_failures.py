@@ -15,19 +15,24 @@ from onnx import helper, numpy_helper
 from zoo_base import CorrectProvider, factory_of, table_with
 from zoo_cases import CASES
 
-from ep_compliance.bench import Bench
-from ep_compliance.cases import Case, Level
+from ep_compliance.cases.case import Case, Level
+from ep_compliance.cases.random_graphs import random_cases
+from ep_compliance.driving.bench import Bench
 from ep_compliance.errors import ReportError
-from ep_compliance.failures import MOST_FAILURES, folder_name, save_failures, shrink_failures
-from ep_compliance.files import prepare_folder, write_text
-from ep_compliance.jobs import Target
-from ep_compliance.judging import judge_case
-from ep_compliance.outcomes import Outcome, Verdict
-from ep_compliance.page import html_page
-from ep_compliance.protos import proto_of
-from ep_compliance.random_graphs import random_cases
-from ep_compliance.results import Results
-from ep_compliance.shrink import Budget, Shrunk
+from ep_compliance.reports.failures import (
+    MOST_FAILURES,
+    folder_name,
+    save_failures,
+    shrink_failures,
+)
+from ep_compliance.reports.files import prepare_folder, write_text
+from ep_compliance.reports.page import html_page
+from ep_compliance.reports.protos import proto_of
+from ep_compliance.running.jobs import Target
+from ep_compliance.running.judging import judge_case
+from ep_compliance.running.outcomes import Outcome, Verdict
+from ep_compliance.running.results import Results
+from ep_compliance.running.shrink import Budget, Shrunk
 from ep_core.types import DeviceInfo
 
 

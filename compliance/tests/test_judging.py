@@ -9,15 +9,15 @@ import pytest
 from onnx import helper
 from zoo_base import CorrectProvider, factory_of
 
-from ep_compliance.bench import Bench
-from ep_compliance.cases import Case
+from ep_compliance.cases.case import Case
+from ep_compliance.cases.numerics_cases import numerics_cases
 from ep_compliance.checks import all_checks
-from ep_compliance.flushing import nearest_flushed
-from ep_compliance.judging import declared_numerics, examine, judge_case
-from ep_compliance.numerics_cases import numerics_cases
-from ep_compliance.oracle import answer
-from ep_compliance.outcomes import Outcome
-from ep_compliance.tolerance import judge
+from ep_compliance.driving.bench import Bench
+from ep_compliance.oracle.answers import answer
+from ep_compliance.oracle.flushing import nearest_flushed
+from ep_compliance.oracle.tolerance import judge
+from ep_compliance.running.judging import declared_numerics, examine, judge_case
+from ep_compliance.running.outcomes import Outcome
 from ep_core.contracts import Numerics, ProviderFeatures
 from ep_core.types import DataType
 from ep_sdk import KernelProvider, KernelTable

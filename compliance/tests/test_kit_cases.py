@@ -10,17 +10,17 @@ import numpy as np
 import onnx
 import pytest
 
-from ep_compliance.cases import Level, Subject
-from ep_compliance.chaining import builders
-from ep_compliance.chains import chain_cases
-from ep_compliance.coverage import Claim, claims_of, coverage
+from ep_compliance.cases.case import Level, Subject
+from ep_compliance.cases.chaining import builders
+from ep_compliance.cases.chains import chain_cases
+from ep_compliance.cases.coverage import Claim, claims_of, coverage
+from ep_compliance.cases.matrix import matrix_cases
+from ep_compliance.cases.official import official_cases
+from ep_compliance.cases.recipes.numbers import Numbers, scattered, special_values
 from ep_compliance.errors import OverrideError
-from ep_compliance.matrix import matrix_cases
-from ep_compliance.official import official_cases
-from ep_compliance.oracle import answer
-from ep_compliance.overrides import judge_with, parse_overrides
-from ep_compliance.recipes.numbers import Numbers, scattered, special_values
-from ep_compliance.tolerance import Allowance, Context
+from ep_compliance.oracle.answers import answer
+from ep_compliance.oracle.overrides import judge_with, parse_overrides
+from ep_compliance.oracle.tolerance import Allowance, Context
 from ep_core.loading.load import load_model
 from ep_core.types import DataType
 from ep_sdk.kernels import KernelTable
@@ -96,8 +96,8 @@ class TestMatrix:
     def test_the_same_values_in_another_process(self):
         case = cases_of("Add", 14, DataType.FLOAT)[0]
         script = (
-            "from ep_compliance.matrix import matrix_cases\n"
-            "from ep_compliance.cases import Subject\n"
+            "from ep_compliance.cases.matrix import matrix_cases\n"
+            "from ep_compliance.cases.case import Subject\n"
             "case = next(iter(matrix_cases([Subject('', 'Add', 14)])))\n"
             "case = next(c for c in matrix_cases([Subject('', 'Add', 14)]) "
             f"if c.id == {case.id!r})\n"
@@ -110,8 +110,8 @@ class TestMatrix:
 
     def test_answers_for_every_family(self):
         """One case of each operator and the first of its types, by the oracle alone."""
-        from ep_compliance.recipes import recipe_names
-        from ep_compliance.subjects import schemas_of
+        from ep_compliance.cases.recipes import recipe_names
+        from ep_compliance.cases.subjects import schemas_of
 
         unanswered = []
         for domain, op_type in recipe_names():

@@ -10,12 +10,12 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from ep_compliance import oracle
-from ep_compliance.cases import Case
-from ep_compliance.corrections import corrections
-from ep_compliance.oracle import answer
-from ep_compliance.second_opinion import Opinion
-from ep_compliance.tolerance import judge
+from ep_compliance.cases.case import Case
+from ep_compliance.oracle import answers as oracle
+from ep_compliance.oracle.answers import answer
+from ep_compliance.oracle.corrections import corrections
+from ep_compliance.oracle.second_opinion import Opinion
+from ep_compliance.oracle.tolerance import judge
 
 F32 = np.float32
 

@@ -10,10 +10,10 @@ import onnx
 import pytest
 from onnx import helper
 
-from ep_compliance.cases import Case
-from ep_compliance.oracle import answer
-from ep_compliance.precision import narrow, spacing
-from ep_compliance.tolerance import EXACT, Allowance, Context, judge
+from ep_compliance.cases.case import Case
+from ep_compliance.oracle.answers import answer
+from ep_compliance.oracle.precision import narrow, spacing
+from ep_compliance.oracle.tolerance import EXACT, Allowance, Context, judge
 from ep_core.contracts import Numerics
 
 F32 = np.float32

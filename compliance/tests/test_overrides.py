@@ -7,15 +7,15 @@ import json
 import pytest
 from zoo_cases import CASES
 
-from ep_compliance.cases import Level
-from ep_compliance.certification import Plan, certify
+from ep_compliance.cases.case import Level
 from ep_compliance.checks import all_checks
 from ep_compliance.errors import OverrideError
-from ep_compliance.jobs import Target
-from ep_compliance.outcomes import Outcome, Verdict
-from ep_compliance.overrides import Override, applicable, override_problems, read_overrides
-from ep_compliance.page import html_page
-from ep_compliance.reports import json_report
+from ep_compliance.oracle.overrides import Override, applicable, override_problems, read_overrides
+from ep_compliance.reports.formats import json_report
+from ep_compliance.reports.page import html_page
+from ep_compliance.running.certification import Plan, certify
+from ep_compliance.running.jobs import Target
+from ep_compliance.running.outcomes import Outcome, Verdict
 from ep_core.contracts import Numerics
 from ep_core.discovery.registry import registry
 

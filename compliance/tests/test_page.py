@@ -12,10 +12,10 @@ import pytest
 from results_of import NASTY, VERDICTS, good_run, run_of_everything
 from zoo_cases import CASES
 
-from ep_compliance.cases import Subject
-from ep_compliance.outcomes import Outcome, Verdict
-from ep_compliance.page import html_page
-from ep_compliance.pages.frame import duration
+from ep_compliance.cases.case import Subject
+from ep_compliance.reports.page import html_page
+from ep_compliance.reports.pages.frame import duration
+from ep_compliance.running.outcomes import Outcome, Verdict
 from ep_core.types import DataType
 
 VOID = {"meta", "br", "link", "img", "hr", "input"}

@@ -10,17 +10,17 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from ep_compliance.cases import Case, Level
-from ep_compliance.chains import chain_cases
-from ep_compliance.evaluate import Evaluator
-from ep_compliance.jobs import jobs_hash
-from ep_compliance.oracle import answer
-from ep_compliance.precision import is_float, narrow
-from ep_compliance.random_graphs import COUNTS, random_case, random_cases
-from ep_compliance.random_graphs.draws import Draws
-from ep_compliance.random_graphs.families import FAMILIES
-from ep_compliance.random_graphs.steps import all_steps
-from ep_compliance.tolerance import EXACT, judge
+from ep_compliance.cases.case import Case, Level
+from ep_compliance.cases.chains import chain_cases
+from ep_compliance.cases.random_graphs import COUNTS, random_case, random_cases
+from ep_compliance.cases.random_graphs.draws import Draws
+from ep_compliance.cases.random_graphs.families import FAMILIES
+from ep_compliance.cases.random_graphs.steps import all_steps
+from ep_compliance.oracle.answers import answer
+from ep_compliance.oracle.evaluate import Evaluator
+from ep_compliance.oracle.precision import is_float, narrow
+from ep_compliance.oracle.tolerance import EXACT, judge
+from ep_compliance.running.jobs import jobs_hash
 from ep_core.contracts import Numerics
 from ep_core.loading.load import load_model
 

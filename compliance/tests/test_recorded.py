@@ -10,16 +10,16 @@ import numpy as np
 import onnx
 import pytest
 
-from ep_compliance.cases import Level
-from ep_compliance.classes import EXACT_OPERATORS, QUANTIZING
-from ep_compliance.oracle import answer
-from ep_compliance.outcomes import Outcome, Verdict
-from ep_compliance.precision import is_float
-from ep_compliance.recorded.cases import recorded_cases
-from ep_compliance.recorded.files import read_questions, source_of_questions, written
-from ep_compliance.recorded.operators import OPERATORS
-from ep_compliance.rows import granted_rows
-from ep_compliance.tolerance import judge
+from ep_compliance.cases.case import Level
+from ep_compliance.cases.recorded.cases import recorded_cases
+from ep_compliance.cases.recorded.files import read_questions, source_of_questions, written
+from ep_compliance.cases.recorded.operators import OPERATORS
+from ep_compliance.certificates.rows import granted_rows
+from ep_compliance.oracle.answers import answer
+from ep_compliance.oracle.classes import EXACT_OPERATORS, QUANTIZING
+from ep_compliance.oracle.precision import is_float
+from ep_compliance.oracle.tolerance import judge
+from ep_compliance.running.outcomes import Outcome, Verdict
 from ep_core.loading.load import load_model
 from ep_core.types import DataType
 
@@ -49,11 +49,15 @@ def rows_of(cases):
 
 def test_it_says_who_answered_and_is_small():
     assert source_of_questions().startswith("onnxruntime 1.")
-    assert len(files("ep_compliance.recorded").joinpath("microsoft.jsonl").read_bytes()) < 2e6
+    assert len(files("ep_compliance.cases.recorded").joinpath("microsoft.jsonl").read_bytes()) < 2e6
 
 
 def test_it_is_written_as_it_is_read():
-    text = files("ep_compliance.recorded").joinpath("microsoft.jsonl").read_text(encoding="utf-8")
+    text = (
+        files("ep_compliance.cases.recorded")
+        .joinpath("microsoft.jsonl")
+        .read_text(encoding="utf-8")
+    )
     assert written(source_of_questions(), read_questions()) == text
 
 
@@ -252,7 +256,7 @@ def test_one_wrong_case_costs_its_types(cases):
 
 
 def test_a_recording_counts_in_the_hash(cases):
-    from ep_compliance.jobs import jobs_hash
+    from ep_compliance.running.jobs import jobs_hash
 
     case = of(cases, "Gelu")[0]
     changed = dataclasses.replace(case, expected=[case.expected[0] + 1])

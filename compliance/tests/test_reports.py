@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 import pytest
 from results_of import NASTY, good_run, run_of_everything
 
-from ep_compliance.groups import groups_of
-from ep_compliance.outcomes import Outcome
-from ep_compliance.reports import dumps, json_report, junit_report, summary
+from ep_compliance.reports.formats import dumps, json_report, junit_report, summary
+from ep_compliance.reports.groups import groups_of
+from ep_compliance.running.outcomes import Outcome
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ import pytest
 from zoo_cases import CASES
 
 from ep_compliance.checks import all_checks
-from ep_compliance.jobs import Target, jobs_hash
-from ep_compliance.journal import Journal, read_journal
-from ep_compliance.outcomes import Outcome, Verdict
-from ep_compliance.runner import run_jobs
+from ep_compliance.running.jobs import Target, jobs_hash
+from ep_compliance.running.journal import Journal, read_journal
+from ep_compliance.running.outcomes import Outcome, Verdict
+from ep_compliance.running.runner import run_jobs
 
 ZOO = Path(__file__).parent / "zoo"
 SOME = [CASES[f"zoo/{name}"] for name in ("add", "mul", "relu", "matmul", "sqrt")]
@@ -119,8 +119,8 @@ def test_the_users_program_is_not_run_again(site, tmp_path):
     program.write_text(
         "print('started')\n"
         "from ep_compliance.checks import all_checks\n"
-        "from ep_compliance.jobs import Target\n"
-        "from ep_compliance.runner import run_jobs\n"
+        "from ep_compliance.running.jobs import Target\n"
+        "from ep_compliance.running.runner import run_jobs\n"
         "jobs = [all_checks()['options/defaults']]\n"
         "print(run_jobs(jobs, Target('correct'), workers=2)[0].outcome.name)\n"
     )

@@ -11,14 +11,14 @@ import pytest
 from onnx import helper, numpy_helper
 from zoo_base import CorrectProvider, factory_of, table_with
 
-from ep_compliance.bench import Bench
-from ep_compliance.cases import Case, Level
-from ep_compliance.jobs import Target
-from ep_compliance.judging import judge_case
-from ep_compliance.outcomes import Outcome, Verdict
-from ep_compliance.random_graphs import random_cases
-from ep_compliance.shrink import Budget, manner, shrink, shrinks
-from ep_compliance.trials import trials
+from ep_compliance.cases.case import Case, Level
+from ep_compliance.cases.random_graphs import random_cases
+from ep_compliance.driving.bench import Bench
+from ep_compliance.running.jobs import Target
+from ep_compliance.running.judging import judge_case
+from ep_compliance.running.outcomes import Outcome, Verdict
+from ep_compliance.running.shrink import Budget, manner, shrink, shrinks
+from ep_compliance.running.trials import trials
 
 
 def judge_of(provider_class, seen=None):

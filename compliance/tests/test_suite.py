@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ep_compliance.suite_run import Settings, SuiteRun
+from ep_compliance.pytest_suite.run import Settings, SuiteRun
 from ep_core.errors import EpError
 
 ZOO = Path(__file__).parent / "zoo"
@@ -24,7 +24,7 @@ MODULE = "from ep_compliance.suite import test_compliance  # noqa: F401\n"
 # Generating every case takes long; these are enough. The first has a wrong answer for one case.
 FEW_JOBS = """
 from zoo_cases import CASES
-from ep_compliance import suite_run
+from ep_compliance.pytest_suite import run as suite_run
 from ep_compliance.checks import all_checks
 
 JOBS = [all_checks()["claims/pure"], all_checks()["options/defaults"], *CASES.values()]
@@ -224,7 +224,7 @@ def test_what_is_wrong_is_said_without_a_traceback(run):
     ],
 )
 def test_wrong_settings_say_what_is_right(monkeypatch, changes, saying):
-    monkeypatch.setattr("ep_compliance.suite_run.collect_jobs", lambda level: [])
+    monkeypatch.setattr("ep_compliance.pytest_suite.run.collect_jobs", lambda level: [])
     plain = Settings("correct", "", (), "full", None, None, None)
     with pytest.raises(EpError, match=saying):
         SuiteRun(dataclasses.replace(plain, **changes))
@@ -254,13 +254,15 @@ def test_without_its_plugin_the_module_fails_and_says_so(run):
 
 def test_the_plugin_is_declared():
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
-    assert project["entry-points"]["pytest11"] == {"ep_compliance": "ep_compliance.pytest_plugin"}
+    assert project["entry-points"]["pytest11"] == {
+        "ep_compliance": "ep_compliance.pytest_suite.plugin"
+    }
     assert not any(name.startswith("pytest") for name in project["dependencies"])
 
 
 def test_the_kit_does_without_pytest():
     code = (
         "import sys; sys.modules['pytest'] = None; "
-        "import ep_compliance.commands.certify, ep_compliance.suite, ep_compliance.suite_run"
+        "import ep_compliance.commands.certify, ep_compliance.suite, ep_compliance.pytest_suite.run"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)

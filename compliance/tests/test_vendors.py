@@ -11,12 +11,12 @@ import pytest
 from onnx import helper
 from zoo_base import CorrectProvider, factory_of
 
-from ep_compliance.cases import Case, Subject
+from ep_compliance.cases.case import Case, Subject
+from ep_compliance.cases.vendors import vendor_cases
+from ep_compliance.certificates.rows import granted_rows
 from ep_compliance.errors import CasesError
-from ep_compliance.judging import judge_case
-from ep_compliance.outcomes import Outcome, Verdict
-from ep_compliance.rows import granted_rows
-from ep_compliance.vendors import vendor_cases
+from ep_compliance.running.judging import judge_case
+from ep_compliance.running.outcomes import Outcome, Verdict
 from ep_core.types import DataType
 from ep_sdk import KernelTable
 
@@ -88,7 +88,7 @@ def test_an_installed_distribution(tmp_path, monkeypatch):
     module = """
         import numpy as np
         from onnx import TensorProto, helper
-        from ep_compliance.cases import Case
+        from ep_compliance.cases.case import Case
 
         def cases():
             node = helper.make_node("Twice", ["x"], ["y"], domain="com.mychip")

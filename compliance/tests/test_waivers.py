@@ -8,8 +8,8 @@ import pytest
 from zoo_cases import CASES
 
 from ep_compliance.checks import all_checks
-from ep_compliance.outcomes import Outcome, Verdict
-from ep_compliance.waivers import Waiver, WaiverError, apply_waivers, read_waivers
+from ep_compliance.running.outcomes import Outcome, Verdict
+from ep_compliance.running.waivers import Waiver, WaiverError, apply_waivers, read_waivers
 
 TODAY = datetime.date(2030, 6, 1)
 RELU = CASES["zoo/relu"]

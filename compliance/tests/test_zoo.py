@@ -16,10 +16,10 @@ from zoo_factories import FACTORIES
 from zoo_host import HOST, clean_up
 from zoo_placement import ControlFlow
 
-from ep_compliance.bench import Bench
 from ep_compliance.checks import all_checks, soak
-from ep_compliance.judging import examine
-from ep_compliance.outcomes import Outcome
+from ep_compliance.driving.bench import Bench
+from ep_compliance.running.judging import examine
+from ep_compliance.running.outcomes import Outcome
 from ep_sdk.factory import StandardFactory
 from ep_sdk.simulator import INFO
 from ep_sdk.simulator import ep_provider_factory as simulator_factory

@@ -13,8 +13,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ep_compliance.precision import integer_limits
-from ep_compliance.recipes.numbers import Numbers
+from ep_compliance.cases.recipes.numbers import Numbers
+from ep_compliance.oracle.precision import integer_limits
 from ep_core.types import DataType
 
 __all__ = ["Array", "Asked", "Values", "asked", "question"]
@@ -27,7 +27,7 @@ _LEAST = 2.0**-10
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """One question; see `ep_compliance.recorded.files.Question` for what isn't said here.
+    """One question; see `ep_compliance.cases.recorded.files.Question` for what isn't said here.
 
     Attributes:
         outputs: whether each output is asked for.

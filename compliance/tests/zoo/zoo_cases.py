@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from onnx import helper, numpy_helper
 
-from ep_compliance.cases import Case, Level
-from ep_compliance.subjects import subject_of
+from ep_compliance.cases.case import Case, Level
+from ep_compliance.cases.subjects import subject_of
 
 
 def case(name, op_type, inputs, expected, *, constants=(), level=Level.FULL, opset=17):

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ep_compliance.bench import Bench
-from ep_compliance.cases import Level
-from ep_compliance.findings import Broken, NotClaimed, text_of
-from ep_compliance.outcomes import Outcome
+from ep_compliance.cases.case import Level
+from ep_compliance.driving.bench import Bench
+from ep_compliance.driving.findings import Broken, NotClaimed, text_of
+from ep_compliance.running.outcomes import Outcome
 
 __all__ = ["Check", "CheckFunction", "all_checks", "check"]
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from ep_compliance.bench import Bench
-from ep_compliance.cached_session import CachedSessions, Seen
 from ep_compliance.checks import check
 from ep_compliance.checks.artifacts import opened, other_value
-from ep_compliance.findings import Broken
-from ep_compliance.weighted import Weighted, find_weighted
+from ep_compliance.driving.bench import Bench
+from ep_compliance.driving.cached_session import CachedSessions, Seen
+from ep_compliance.driving.findings import Broken
+from ep_compliance.driving.weighted import Weighted, find_weighted
 
 
 @contextlib.contextmanager

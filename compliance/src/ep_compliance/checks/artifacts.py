@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ep_compliance.bench import Bench, Probe, agree, run_once
 from ep_compliance.checks import check
-from ep_compliance.drive import compiled
-from ep_compliance.findings import Broken, NotClaimed, text_of
-from ep_compliance.lanes import open_lane
-from ep_compliance.runs import runs_of
-from ep_compliance.weighted import Weighted, find_weighted
+from ep_compliance.driving.bench import Bench, Probe, agree, run_once
+from ep_compliance.driving.drive import compiled
+from ep_compliance.driving.findings import Broken, NotClaimed, text_of
+from ep_compliance.driving.lanes import open_lane
+from ep_compliance.driving.runs import runs_of
+from ep_compliance.driving.weighted import Weighted, find_weighted
 from ep_core.contracts import CompiledPartition, ExecutionProvider, OptionSpec, Value
 from ep_core.errors import CompileError
 from ep_core.graph import Subgraph

@@ -9,7 +9,8 @@ import numpy as np
 import onnx.defs
 from onnx import parser
 
-from ep_compliance.bench import (
+from ep_compliance.checks import check
+from ep_compliance.driving.bench import (
     OPSET,
     Bench,
     Probe,
@@ -20,9 +21,8 @@ from ep_compliance.bench import (
     run_once,
     whole,
 )
-from ep_compliance.checks import check
-from ep_compliance.drive import ask, compiled, drive_subgraph
-from ep_compliance.findings import Broken, NotClaimed
+from ep_compliance.driving.drive import ask, compiled, drive_subgraph
+from ep_compliance.driving.findings import Broken, NotClaimed
 from ep_core.contracts import Capability, ExecutionProvider
 from ep_core.graph import Graph, Initializer, Node, Subgraph, ValueInfo
 from ep_core.loading.load import load_model

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ep_compliance.bench import (
+from ep_compliance.checks import check
+from ep_compliance.driving.bench import (
     Bench,
     Probe,
     agree,
@@ -19,10 +20,9 @@ from ep_compliance.bench import (
     run_once,
     whole,
 )
-from ep_compliance.checks import check
-from ep_compliance.drive import compiled
-from ep_compliance.findings import Broken, NotClaimed, text_of
-from ep_compliance.lanes import open_lane
+from ep_compliance.driving.drive import compiled
+from ep_compliance.driving.findings import Broken, NotClaimed, text_of
+from ep_compliance.driving.lanes import open_lane
 from ep_core.contracts import ExecutionProvider, Value
 from ep_core.errors import EpError
 from ep_core.types import DataType

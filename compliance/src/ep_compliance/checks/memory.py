@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ep_compliance.bench import Bench
 from ep_compliance.checks import check
-from ep_compliance.findings import Broken, NotClaimed, text_of
-from ep_compliance.lanes import DeviceLane, open_lane
-from ep_compliance.values import same_bits
+from ep_compliance.driving.bench import Bench
+from ep_compliance.driving.findings import Broken, NotClaimed, text_of
+from ep_compliance.driving.lanes import DeviceLane, open_lane
+from ep_compliance.driving.values import same_bits
 from ep_core.contracts import Buffer
 from ep_core.errors import AllocationError, EpError
 from ep_core.types import HOST_MEMORY, DataType, DeviceInfo

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ep_compliance.bench import Bench
 from ep_compliance.checks import check
-from ep_compliance.findings import Broken, text_of
+from ep_compliance.driving.bench import Bench
+from ep_compliance.driving.findings import Broken, text_of
 from ep_core.contracts import Numerics, ProviderFeatures
 from ep_core.discovery.plugins import check_devices, check_provider
 from ep_core.errors import ContractError, OptionError

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ep_compliance.bench import Bench, Probe, agree, claimed_chain, run_once
 from ep_compliance.checks import check
-from ep_compliance.crowd import PATIENCE_SECONDS, on_threads
-from ep_compliance.drive import compiled
-from ep_compliance.findings import Broken, NotClaimed
-from ep_compliance.growth import check_growth
-from ep_compliance.lanes import DeviceLane, HostLane, open_lane
+from ep_compliance.driving.bench import Bench, Probe, agree, claimed_chain, run_once
+from ep_compliance.driving.crowd import PATIENCE_SECONDS, on_threads
+from ep_compliance.driving.drive import compiled
+from ep_compliance.driving.findings import Broken, NotClaimed
+from ep_compliance.driving.growth import check_growth
+from ep_compliance.driving.lanes import DeviceLane, HostLane, open_lane
 from ep_core.contracts import CompiledPartition, Event, ExecutionProvider, Stream, Value
 
 _SLOW: dict[str, Any] = {"kernel_latency_us": 1000}

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 
 import onnx
 
-from ep_compliance.bench import Bench, claims_all, run_once
 from ep_compliance.checks import check
-from ep_compliance.drive import compiled
-from ep_compliance.findings import Broken, NotClaimed
-from ep_compliance.partners.mixed import Mixed, check_near, numbers, right_answer
-from ep_compliance.partners.party import DEVICE_PARTNER, HOST_PARTNER, THE_TESTED, Party
+from ep_compliance.driving.bench import Bench, claims_all, run_once
+from ep_compliance.driving.drive import compiled
+from ep_compliance.driving.findings import Broken, NotClaimed
+from ep_compliance.driving.partners.mixed import Mixed, check_near, numbers, right_answer
+from ep_compliance.driving.partners.party import DEVICE_PARTNER, HOST_PARTNER, THE_TESTED, Party
 from ep_core.contracts import Value
 from ep_core.graph import Graph, Subgraph
 from ep_core.loading.load import load_model

@@ -9,13 +9,13 @@ from typing import Any
 
 import onnx
 
-from ep_compliance.bench import Bench
 from ep_compliance.checks import check
 from ep_compliance.checks.placement import LOOP
-from ep_compliance.crowd import on_threads
-from ep_compliance.findings import Broken, NotClaimed, text_of
-from ep_compliance.partners.mixed import Mixed, check_near, numbers, right_answer
-from ep_compliance.partners.party import DEVICE_PARTNER, HOST_PARTNER, THE_TESTED, Party
+from ep_compliance.driving.bench import Bench
+from ep_compliance.driving.crowd import on_threads
+from ep_compliance.driving.findings import Broken, NotClaimed, text_of
+from ep_compliance.driving.partners.mixed import Mixed, check_near, numbers, right_answer
+from ep_compliance.driving.partners.party import DEVICE_PARTNER, HOST_PARTNER, THE_TESTED, Party
 from ep_core.contracts import Value
 from ep_core.errors import EpError, RunCancelledError
 from ep_core.options import RunOptions

@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
-from ep_compliance.bench import Bench
-from ep_compliance.cases import Level
+from ep_compliance.cases.case import Level
 from ep_compliance.checks import check
-from ep_compliance.crowd import on_threads
-from ep_compliance.growth import check_growth
-from ep_compliance.partners.mixed import Mixed, numbers, right_answer
-from ep_compliance.partners.party import DEVICE_PARTNER, HOST_PARTNER, THE_TESTED, Party
+from ep_compliance.driving.bench import Bench
+from ep_compliance.driving.crowd import on_threads
+from ep_compliance.driving.growth import check_growth
+from ep_compliance.driving.partners.mixed import Mixed, numbers, right_answer
+from ep_compliance.driving.partners.party import DEVICE_PARTNER, HOST_PARTNER, THE_TESTED, Party
 from ep_core.contracts import Value
 from ep_core.errors import EpError, RunCancelledError
 from ep_core.options import RunOptions

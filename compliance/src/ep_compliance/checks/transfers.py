@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ep_compliance.bench import Bench
-from ep_compliance.cases import Level
+from ep_compliance.cases.case import Level
 from ep_compliance.checks import check
-from ep_compliance.crowd import on_threads
-from ep_compliance.findings import Broken, NotClaimed, text_of
-from ep_compliance.lanes import DeviceLane, open_lane
-from ep_compliance.values import same_bits
+from ep_compliance.driving.bench import Bench
+from ep_compliance.driving.crowd import on_threads
+from ep_compliance.driving.findings import Broken, NotClaimed, text_of
+from ep_compliance.driving.lanes import DeviceLane, open_lane
+from ep_compliance.driving.values import same_bits
 from ep_core.contracts import ExecutionProvider
 from ep_core.errors import EpError
 from ep_core.types import HOST_MEMORY, DataType, MemoryInfo, MemoryKind

@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ep_compliance.certificates.difference import difference, read_coverage
+from ep_compliance.certificates.signing import sign_certificate, write_keys
+from ep_compliance.certificates.tables import markdown_tables, text_tables
 from ep_compliance.commands.arguments import option_values
 from ep_compliance.commands.certificate_show import show
 from ep_compliance.commands.certificate_verify import verify
@@ -16,9 +19,6 @@ from ep_compliance.commands.comparing import (
     say_difference,
 )
 from ep_compliance.commands.output import say, say_json
-from ep_compliance.difference import difference, read_coverage
-from ep_compliance.signing import sign_certificate, write_keys
-from ep_compliance.tables import markdown_tables, text_tables
 from ep_core.contracts import Command
 from ep_core.discovery.certificate_file import read_certificate
 from ep_core.hookspecs import hookimpl

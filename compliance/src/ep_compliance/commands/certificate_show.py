@@ -7,10 +7,16 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from ep_compliance.certificates.grants import (
+    Operator,
+    granted,
+    operator_name,
+    schema_versions,
+    types_text,
+)
+from ep_compliance.certificates.signing import signature_path
+from ep_compliance.certificates.tables import version_runs
 from ep_compliance.commands.output import say, say_json
-from ep_compliance.grants import Operator, granted, operator_name, schema_versions, types_text
-from ep_compliance.signing import signature_path
-from ep_compliance.tables import version_runs
 from ep_core.discovery.certificate_file import Certificate, CertificateRow, read_certificate
 from ep_core.errors import CertificateError, did_you_mean
 

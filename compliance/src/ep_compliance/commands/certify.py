@@ -8,22 +8,22 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ep_compliance.cases import Case, Level
-from ep_compliance.certification import Plan, certify
-from ep_compliance.collection import collect_jobs, matches
+from ep_compliance.cases.case import Case, Level
+from ep_compliance.cases.vendors import vendor_cases
 from ep_compliance.commands import granting
 from ep_compliance.commands.arguments import option_values
-from ep_compliance.failures import save_failures, shrink_failures
-from ep_compliance.files import prepare_folder, write_text
-from ep_compliance.outcomes import Outcome, Verdict
-from ep_compliance.overrides import read_overrides
-from ep_compliance.page import html_page
-from ep_compliance.reports import dumps, json_report, junit_report, summary
-from ep_compliance.results import BAD, Results
-from ep_compliance.shrink import shrinks
-from ep_compliance.targets import find_target
-from ep_compliance.vendors import vendor_cases
-from ep_compliance.waivers import read_waivers
+from ep_compliance.oracle.overrides import read_overrides
+from ep_compliance.reports.failures import save_failures, shrink_failures
+from ep_compliance.reports.files import prepare_folder, write_text
+from ep_compliance.reports.formats import dumps, json_report, junit_report, summary
+from ep_compliance.reports.page import html_page
+from ep_compliance.running.certification import Plan, certify
+from ep_compliance.running.collection import collect_jobs, matches
+from ep_compliance.running.outcomes import Outcome, Verdict
+from ep_compliance.running.results import BAD, Results
+from ep_compliance.running.shrink import shrinks
+from ep_compliance.running.targets import find_target
+from ep_compliance.running.waivers import read_waivers
 from ep_core.contracts import Command
 from ep_core.discovery.registry import registry
 from ep_core.errors import OptionError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ep_compliance.certificates.difference import Change, Coverage, Difference, difference
 from ep_compliance.commands.output import say
-from ep_compliance.difference import Change, Coverage, Difference, difference
 from ep_core.errors import CertificateError
 
 __all__ = ["check_same_provider", "difference_record", "say_difference"]

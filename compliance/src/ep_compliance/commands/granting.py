@@ -7,15 +7,15 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ep_compliance.cases import Level
-from ep_compliance.certification import Plan
-from ep_compliance.certify import certificate_of
+from ep_compliance.cases.case import Level
+from ep_compliance.certificates.certificate import certificate_of
+from ep_compliance.certificates.difference import Coverage, read_coverage, row_of
+from ep_compliance.certificates.installed import Installed
+from ep_compliance.certificates.keeping import place
 from ep_compliance.commands.comparing import check_same_provider, say_difference
 from ep_compliance.commands.output import say
-from ep_compliance.difference import Coverage, read_coverage, row_of
-from ep_compliance.installed import Installed
-from ep_compliance.keeping import place
-from ep_compliance.results import Results
+from ep_compliance.running.certification import Plan
+from ep_compliance.running.results import Results
 from ep_core.contracts import ProviderInfo
 from ep_core.discovery.certificate import user_folder
 from ep_core.discovery.options import parse_options

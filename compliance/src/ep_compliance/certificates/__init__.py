@@ -1,0 +1,1 @@
+"""From verdicts to certificates, and what is done with these."""

@@ -1,0 +1,1 @@
+"""A run from start to end: jobs, worker processes, verdicts, waivers, results."""
