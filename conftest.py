@@ -21,12 +21,12 @@ ROOT = Path(__file__).parent
 
 @cache
 def misfit() -> str:
-    """Why the certificates in the working tree don't fit, or nothing."""
-    from ep_core.discovery.certificate import CertificatePolicy, grants_for
+    """Why the certificates of the providers that are installed don't fit, or nothing."""
+    from ep_core.certificates.grants import CertificatePolicy, grants_for
     from ep_core.discovery.options import parse_options
     from ep_core.discovery.registry import registry
 
-    for name in ("cpu", "simulator"):
+    for name in {"cpu", "simulator"}.intersection(registry().available()):
         (info, distribution) = (registry().factory(name).info, registry().distribution(name))
         device = registry().status(name).devices[0]
         options = parse_options(info, {})

@@ -11,7 +11,7 @@ import sys
 from ep_compliance.cases.case import Level
 from ep_compliance.running.collection import collect_jobs
 from ep_compliance.running.jobs import jobs_hash
-from ep_core.discovery.certificate import CertificatePolicy, grants_for
+from ep_core.certificates.grants import CertificatePolicy, grants_for
 from ep_core.discovery.options import parse_options
 from ep_core.discovery.registry import registry
 

@@ -16,9 +16,10 @@ CORE = Path(__file__).resolve().parents[1] / "ep_core" / "src" / "ep_core"
 LIMITS = {
     "": 3000,  # contracts, placement, plans, execution, sessions: what a provider author reads
     "loading": 1800,
-    "discovery": 1150,
+    "certificates": 340,
+    "discovery": 900,
     "artifacts": 370,
-    "binding": 1220,
+    "binding": 1280,
     "passes": 2500,
     "profiling": 410,
     "placement": 1130,

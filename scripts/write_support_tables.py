@@ -12,7 +12,7 @@ from pathlib import Path
 import onnx
 
 from ep_compliance.certificates.tables import column_heads, markdown_tables
-from ep_core.discovery.certificate_file import Certificate, read_certificate
+from ep_core.certificates.file import Certificate, read_certificate
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "support.md"

@@ -87,7 +87,7 @@ def test_a_device_that_is_not_here_gets_what_the_device_would(tmp_path, capsys):
     )
     document |= {"format": 1, "provider": "simulator", "distribution": "ep-sdk", "version": "1"}
     document |= {"api_from": [1, 0], "api_until": [1, 9], "device_fingerprint": "", "options": {}}
-    document |= {"waivers": [], "rows": []}
+    document |= {"waivers": [], "overrides": [], "rows": []}
     document["rows"] = [row | {"op_type": name, "predicate": ""} for name in sorted(on_device)]
     certificate = tmp_path / "simulator.json"
     certificate.write_text(json.dumps(document), encoding="utf-8")

@@ -211,6 +211,7 @@ def test_show_names_what_it_is_bound_to_and_what_it_grants(certificate, folder, 
     relu, mul = json.loads(certificate.read_text())["rows"][::-1]
     changes = {
         "waivers": [waiver],
+        "overrides": [],
         "options": {"precision": "f16"},
         "rows": [relu, {**mul, "predicate": "1 waived"}],
     }

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ep_compliance.certificates.boxes import _MIXED
 from ep_compliance.certificates.difference import difference, read_coverage
-from ep_core.discovery.certificate_file import CertificateRow
+from ep_core.certificates.file import CertificateRow
 from ep_core.errors import CertificateError
 
 F, D, I64, BOOL = "tensor(float)", "tensor(double)", "tensor(int64)", "tensor(bool)"

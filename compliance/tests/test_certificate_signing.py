@@ -35,6 +35,7 @@ CERTIFICATE = {
     "date": "2030-12-31",
     "options": {},
     "waivers": [],
+    "overrides": [],
     "rows": [],
 }
 

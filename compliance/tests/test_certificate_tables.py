@@ -7,7 +7,7 @@ import pytest
 
 from ep_compliance.certificates.grants import granted, schema_types, type_words
 from ep_compliance.certificates.tables import markdown_tables, support_tables, text_tables
-from ep_core.discovery.certificate_file import Certificate, CertificateRow
+from ep_core.certificates.file import Certificate, CertificateRow
 from ep_core.types import DataType
 
 F, D, H, B = "tensor(float)", "tensor(double)", "tensor(float16)", "tensor(bfloat16)"

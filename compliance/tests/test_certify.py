@@ -25,9 +25,9 @@ from ep_compliance.running.outcomes import Outcome, Verdict
 from ep_compliance.running.results import Results
 from ep_compliance.running.runner import run_jobs
 from ep_core import InferenceSession
+from ep_core.certificates.file import read_certificate
+from ep_core.certificates.lookup import find_certificate, user_folder
 from ep_core.contracts import API_VERSION, ProviderInfo
-from ep_core.discovery.certificate import find_certificate, user_folder
-from ep_core.discovery.certificate_file import read_certificate
 from ep_core.discovery.registry import registry
 from ep_core.errors import CertificateError, EpError
 from ep_core.types import DataType, DeviceInfo
@@ -100,6 +100,10 @@ def test_nothing_is_granted_for_what_was_never_claimed_or_never_settled():
 def test_a_waived_case_keeps_its_row_and_shows():
     rows = granted_rows([about("Relu", [FLOAT]), about("Relu", [FLOAT], outcome=Outcome.WAIVED)])
     assert texts(rows) == [("Relu", 14, 14, [[F]], "1 waived")]
+
+
+def test_a_waiver_alone_earns_nothing():
+    assert granted_rows([about("Relu", [FLOAT], outcome=Outcome.WAIVED)]) == []
 
 
 def test_adjacent_versions_with_equal_grants_become_a_range():
@@ -232,7 +236,7 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setenv("EP_CERTIFICATE_POLICY", "enforce")
     # The provider's own certificate, in its package, would grant what these tests don't.
-    monkeypatch.setattr("ep_core.discovery.certificate._shipped", lambda distribution: [])
+    monkeypatch.setattr("ep_core.certificates.lookup.shipped_certificates", lambda distribution: [])
     return tmp_path
 
 

@@ -581,7 +581,7 @@ def test_a_binding_serves_one_run_at_a_time(session):
     binding.bind_output("y")
     thread = threading.Thread(target=lambda: one.run_with_iobinding(binding))
     thread.start()
-    while not binding._turn.locked():
+    while not binding._users:
         time.sleep(0.001)
     with pytest.raises(RunError, match="in use by another run"):
         one.run_with_iobinding(binding)

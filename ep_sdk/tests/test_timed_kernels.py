@@ -119,6 +119,26 @@ def test_two_devices_have_rows_and_counters_of_their_own(events):
     assert counters == {"bytes in use, simulator:0/device", "bytes in use, simulator:1/device"}
 
 
+def test_bound_device_memory(tmp_path):
+    settings = SessionOptions()
+    settings.enable_profiling = True
+    settings.profile_file_prefix = str(tmp_path / "trace")
+    model = onnx.parser.parse_model(CHAIN).SerializeToString()
+    with InferenceSession(model, settings, ["simulator"]) as session:
+        binding = session.io_binding()
+        binding.bind_cpu_input("x", X)
+        binding.bind_output("d", "simulator", 0)
+        session.run_with_iobinding(binding)
+        session.run_with_iobinding(binding)
+        (d,) = binding.copy_outputs_to_cpu()
+        found = json.loads(Path(session.end_profiling()).read_text())
+    np.testing.assert_allclose(d, -np.exp(X) * np.exp(X) + X, rtol=1e-6)
+    assert len(of_kind(found, "run")) == 2
+    assert len(of_kind(found, "partition")) == 2
+    assert len(of_kind(found, "node")) == 8
+    assert {e["args"]["to"] for e in of_kind(found, "copy")} == {"simulator:0/device"}
+
+
 def test_estimates_stand_beside_the_times(events):
     found, _ = events({"kernel_latency_us": 50})
     (part,) = of_kind(found, "partition")

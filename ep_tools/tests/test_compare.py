@@ -105,6 +105,92 @@ def test_the_first_node_that_differs_is_found(model, capsys):
     assert ", number 2, on skewed and reference" in shown
 
 
+def test_isolated_nodes_are_judged_by_their_own_inputs(model, capsys):
+    arguments = [model(CHAIN), "skewed,reference", "reference", "--input", "x=2", "--isolate"]
+    layers = compare(capsys, 1, *arguments)["layers"]
+    assert layers["isolated"] is True
+    # Only the two products are wrong, by one half each; what they feed is right by itself.
+    wrong = [(e["name"], e["max_abs"]) for e in layers["values"] if not e["agrees"]]
+    assert wrong == [("b", 0.5), ("y", 0.5)]
+    assert [e["name"] for e in layers["values"]] == ["a", "same", "b", "c", "y"]
+    assert layers["first"]["name"] == "b"
+    assert [(e["name"], e["min"], e["max"]) for e in layers["first_inputs"]] == [
+        ("a", 2, 2),
+        ("x", 2, 2),
+    ]
+    assert main(["compare", *arguments]) == 1
+    shown = capsys.readouterr().out
+    assert "nodes by themselves" in shown
+    assert ", number 2, on skewed\n" in shown
+    assert "reads a  tensor(float) [3]  2 to 2" in shown
+
+
+def test_isolated_control_flow_and_constants(model, capsys):
+    text = BRANCHES.replace(
+        "a = Abs (x)", "two = Constant <value_float = 2.0> ()  a = Mul (x, two)"
+    )
+    arguments = ["--input", "flag=false", "--input", "x=2", "--isolate"]
+    layers = compare(capsys, 1, model(text), "skewed,reference", "reference", *arguments)["layers"]
+    assert layers["first"]["operator"] == "Mul"
+    assert [(e["operator"], e["agrees"]) for e in layers["values"]] == [
+        ("Mul", False),
+        ("If", True),
+    ]
+
+
+def test_errors_that_no_node_makes_alone(capsys, monkeypatch):
+    model = onnx.parser.parse_model(CHAIN).SerializeToString()
+    seen = []
+
+    class Fused:
+        """Runs whole models wrongly, and single nodes rightly."""
+
+        def __init__(self, serialized):
+            self.evaluator = ReferenceEvaluator(onnx.load_from_string(serialized))
+            self.off = len(self.evaluator.proto_.graph.node) > 1
+            seen.append(self.off)
+
+        def run(self, names, feeds):
+            values = self.evaluator.run(None, feeds)
+            return [value + self.off for value in values]
+
+        def close(self):
+            pass
+
+    class Right(Fused):
+        def run(self, names, feeds):
+            return self.evaluator.run(None, feeds)
+
+    report = compare_layers(
+        model,
+        (Fused, Right),
+        {"x": np.float32([1, 2, 3])},
+        Tolerance(),
+        ["y"],
+        Progress(Console(), ""),
+        isolate=True,
+    )
+    assert report.first is None
+    assert "No node differs by itself" in report.notes[0]
+    assert {True, False} == set(seen)
+
+
+def test_statistics_of_layers(model, capsys):
+    arguments = [model(CHAIN), "skewed,reference", "reference", "--input", "x=2", "--layers"]
+    b = compare(capsys, 1, *arguments)["layers"]["first"]
+    # 4.5 in place of 4: one eighth of it, and 2^20 steps, which from 4 on are 2^-21 long.
+    assert (b["max_abs"], b["max_rel"], b["max_ulp"]) == (0.5, 0.125, 2**20)
+    assert b["nmse"] == pytest.approx(0.125**2)
+
+
+def test_reducing_needs_the_kit_and_says_so_before_it_runs(model, capsys, monkeypatch, tmp_path):
+    arguments = [model(CHAIN), "skewed,reference", "reference", "--reduce"]
+    monkeypatch.setitem(sys.modules, "ep_compliance", None)
+    monkeypatch.setitem(sys.modules, "ep_compliance.running.shrink", None)
+    assert main(["compare", *arguments, str(tmp_path / "small.onnx")]) == 1
+    assert "pip install ep-compliance" in capsys.readouterr().err
+
+
 def test_layers_that_agree(model, capsys):
     document = compare(capsys, 0, model(CHAIN), "level:0", "level:99", "--layers")
     assert document["layers"]["first"] is None

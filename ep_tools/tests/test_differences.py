@@ -138,3 +138,38 @@ def test_scalars_and_narrow_types():
     assert one(np.float32(1), np.array(1, np.float32)).agrees
     a = np.array([1, 2], ml_dtypes.bfloat16)
     assert one(a, a + np.array(1, ml_dtypes.bfloat16)).max_abs == 1
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "dtype", "ulp"),
+    [
+        (1.0, 1.0, "float32", 0),
+        (1.0, np.nextafter(np.float32(1), np.float32(2)), "float32", 1),
+        (0.0, -0.0, "float32", 0),
+        (2.0**-149, -(2.0**-149), "float32", 3),  # the least floats, and two zeros between them
+        (1.0, 2.0, "float64", 2**52),
+        (-1.0, -2.0, "float16", 2**10),
+        (1.0, 2.0, ml_dtypes.bfloat16, 2**7),
+        (np.nan, np.nan, "float32", 0),
+        (np.nan, 1.0, "float32", 0),
+        (np.inf, np.finfo(np.float32).max, "float32", 1),
+    ],
+)
+def test_units_in_the_last_place(a, b, dtype, ulp):
+    (found,) = compare_values("y", np.array([a], dtype), np.array([b], dtype), Tolerance())
+    assert found.max_ulp == ulp
+
+
+def test_other_types_have_no_units_in_the_last_place():
+    (found,) = compare_values("y", np.array([1]), np.array([2]), Tolerance())
+    assert (found.max_ulp, found.nmse) == (None, None)
+
+
+def test_normalised_mean_square_error():
+    a, b = np.float32([1, 2, np.inf]), np.float32([1, 4, 7])
+    (found,) = compare_values("y", a, b, Tolerance())
+    assert found.nmse == pytest.approx(4 / 17)
+    (found,) = compare_values("y", b, np.zeros(3, np.float32), Tolerance())
+    assert found.nmse is None
+    (found,) = compare_values("y", b, b, Tolerance())
+    assert found.nmse == 0

@@ -10,8 +10,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ep_core.binding.io_binding import IOBinding
+    from ep_core.binding.value import OrtValue
+    from ep_core.certificates.grants import CertificatePolicy
     from ep_core.contracts import API_VERSION
-    from ep_core.discovery.certificate import CertificatePolicy
     from ep_core.errors import EpError
     from ep_core.hookspecs import hookimpl
     from ep_core.levels import GraphOptimizationLevel
@@ -26,10 +28,12 @@ __all__ = [
     "CertificatePolicy",
     "EpError",
     "GraphOptimizationLevel",
+    "IOBinding",
     "InferenceSession",
     "LoadLimits",
     "ModelMetadata",
     "NodeArg",
+    "OrtValue",
     "PlacementReport",
     "RunOptions",
     "SessionOptions",
@@ -39,13 +43,15 @@ __all__ = [
 
 _HOMES = {
     "API_VERSION": "contracts",
-    "CertificatePolicy": "discovery.certificate",
+    "CertificatePolicy": "certificates.grants",
     "EpError": "errors",
     "GraphOptimizationLevel": "levels",
+    "IOBinding": "binding.io_binding",
     "InferenceSession": "session",
     "LoadLimits": "loading.load",
     "ModelMetadata": "loading.load",
     "NodeArg": "signature",
+    "OrtValue": "binding.value",
     "PlacementReport": "report",
     "RunOptions": "options",
     "SessionOptions": "options",

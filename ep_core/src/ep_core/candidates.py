@@ -7,8 +7,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ep_core.binding.holds import retire
+from ep_core.certificates.grants import grants_for
 from ep_core.contracts import ProviderInfo
-from ep_core.discovery.certificate import grants_for
 from ep_core.discovery.options import parse_options, select_device
 from ep_core.discovery.registry import ProviderState, registry
 from ep_core.errors import OptionError, ProviderNotFoundError, ProviderUnavailableError
@@ -60,10 +61,13 @@ def open_candidates(
 
 
 def close_candidates(candidates: Sequence[Candidate]) -> None:
-    """Close the providers, last opened first; one that fails doesn't keep the others open."""
+    """Close the providers, last opened first; one that fails doesn't keep the others open.
+
+    A provider whose memory still holds values closes with the last of them.
+    """
     for candidate in reversed(candidates):
         with contextlib.suppress(Exception):
-            candidate.provider.close()
+            retire(candidate.provider)
 
 
 def _wishes(

@@ -12,11 +12,13 @@ from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from ep_core.artifacts.cache import ArtifactCache, make_partition
+from ep_core.binding.layout import Item, Layout
 from ep_core.contracts import CompiledPartition, Stream, Value
 from ep_core.control_flow import Body
 from ep_core.errors import CompileError, ContractError, DeviceLostError
 from ep_core.graph import Graph, Node, Subgraph, ValueInfo
-from ep_core.partition import Candidate, NodePlacement, PartitionSpec, partition
+from ep_core.partition import Candidate, NodePlacement, Partitioning, PartitionSpec, partition
 from ep_core.plan import Plan, Scratch
 from ep_core.planner import Planner
 from ep_core.report import CopyReport, PartitionReport, PlacementReport, copies_of
@@ -29,15 +31,30 @@ _MAX_SEARCHES = 4
 nodes about log2(n) more times, and compilers can be slow."""
 
 _Key = tuple[str, tuple[int, ...]]
-_Compiled = dict[_Key, tuple[Subgraph, CompiledPartition]]
+_Compiled = dict[_Key, "_Made"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A claim that was cut out and compiled, or taken from the cache."""
+
+    subgraph: Subgraph
+    part: CompiledPartition
+    from_cache: bool
 
 
 @dataclass
 class Compiler:
-    """Compiles a model's graphs for one session and remembers what the report needs."""
+    """Compiles a model's graphs for one session and remembers what the report needs.
+
+    Attributes:
+        layout: of the graph compiled last, from which plans for other memories can be made.
+    """
 
     candidates: Sequence[Candidate]
+    cache: ArtifactCache | None = None
     scratch: list[Scratch] = field(default_factory=list)
+    layout: Layout = field(init=False)
     _partitions: list[CompiledPartition] = field(default_factory=list)
     _nodes: dict[str, tuple[NodePlacement, ...]] = field(default_factory=dict)
     _parts: list[PartitionReport] = field(default_factory=list)
@@ -53,15 +70,16 @@ class Compiler:
             CompileError: compilation kept failing.
         """
         specs, compiled = self._place_and_compile(graph, scope)
-        planner = Planner(graph, self.candidates, self.scratch)
+        items: list[Item] = []
         for spec in specs:
             if spec.candidate is None:
                 node = graph.nodes[spec.indices[0]]
-                planner.add_control_flow(node, self._bodies(graph, node, scope))
+                items.append((node, self._bodies(graph, node, scope)))
             else:
-                subgraph, part = compiled[spec.candidate.name, spec.indices]
-                planner.add_run(subgraph, part, spec.candidate)
-        plan = planner.finish()
+                made = compiled[spec.candidate.name, spec.indices]
+                items.append((made.subgraph, made.part, spec.candidate))
+        self.layout = Layout(graph, tuple(items), tuple(self.scratch))
+        plan = self.layout.fill(Planner(graph, self.candidates, self.scratch))
         self._copies += copies_of(plan, scope)
         return plan
 
@@ -87,7 +105,7 @@ class Compiler:
         refusals: dict[tuple[str, str], str] = {}
         compiled: _Compiled = {}
         for _ in range(_MAX_ATTEMPTS):
-            placed = partition(graph, self.candidates, refusals)
+            placed = self._place(graph, refusals)
             wanted = [spec for spec in placed.specs if spec.candidate is not None]
             failed = [spec for spec in wanted if not self._compile(graph, spec, compiled, refusals)]
             if not failed:
@@ -97,6 +115,10 @@ class Compiler:
             f"compilation failed {_MAX_ATTEMPTS} times over: {self._refused[-1]}",
             fix="Leave the failing provider out of the session's providers.",
         )
+
+    def _place(self, graph: Graph, refusals: dict[tuple[str, str], str]) -> Partitioning:
+        """Decide who runs what."""
+        return partition(graph, self.candidates, refusals)
 
     def _compile(
         self,
@@ -113,7 +135,7 @@ class Compiler:
             return True
         name = f"{candidate.name}_{len(self._parts) + len(compiled)}"
         try:
-            subgraph, part = _compiled(graph, spec.indices, candidate, name)
+            made = _compiled(graph, spec.indices, candidate, name, self.cache)
         except Exception as error:  # noqa: BLE001 - costs this claim only, or a part of it
             reason = f"compile failed: {type(error).__name__}: {error}"
             lost = self._blamed(graph, spec.indices, candidate, error)
@@ -122,8 +144,8 @@ class Compiler:
             count = f"{len(lost)} of {len(spec.indices)} node(s) [{kinds}]"
             self._refused.append(f"{candidate.name} refused {count}; {reason}")
             return False
-        self._partitions.append(part)
-        compiled[key] = (subgraph, part)
+        self._partitions.append(made.part)
+        compiled[key] = made
         return True
 
     def _blamed(
@@ -155,21 +177,22 @@ class Compiler:
             assert spec.candidate is not None
             key = (spec.candidate.name, spec.indices)
             used.add(key)
-            subgraph, _ = compiled[key]
+            made = compiled[key]
             device = spec.candidate.provider.device
             self._parts.append(
                 PartitionReport(
                     scope=scope,
-                    name=subgraph.name,
+                    name=made.subgraph.name,
                     provider=spec.candidate.name,
                     device=f"{device.kind} {device.id}",
                     nodes=tuple(graph.nodes[index].name for index in spec.indices),
-                    inputs=subgraph.inputs,
-                    outputs=subgraph.outputs,
+                    inputs=made.subgraph.inputs,
+                    outputs=made.subgraph.outputs,
+                    from_cache=made.from_cache,
                 )
             )
         for key in set(compiled) - used:
-            _, part = compiled.pop(key)
+            part = compiled.pop(key).part
             self._partitions.remove(part)
             with contextlib.suppress(Exception):
                 part.close()
@@ -203,18 +226,18 @@ def close_over(body: Graph, outer: Graph) -> tuple[Graph, tuple[str, ...]]:
 
 
 def _compiled(
-    graph: Graph, indices: tuple[int, ...], candidate: Candidate, name: str
-) -> tuple[Subgraph, CompiledPartition]:
-    """Cut a claim out, let the provider compile it, and check what it made."""
+    graph: Graph,
+    indices: tuple[int, ...],
+    candidate: Candidate,
+    name: str,
+    cache: ArtifactCache | None = None,
+) -> _Made:
+    """Cut a claim out and have the provider make a partition of it."""
     subgraph = _own_passes(Subgraph.cut(graph, indices, name), candidate)
-    part = candidate.provider.compile(subgraph)
-    try:
-        _check_compiled(part, subgraph)
-    except BaseException:
-        with contextlib.suppress(Exception):
-            part.close()
-        raise
-    return subgraph, part if candidate.provider.features.concurrent_runs else _TakingTurns(part)
+    part, from_cache = make_partition(candidate, subgraph, cache)
+    if not candidate.provider.features.concurrent_runs:
+        part = _TakingTurns(part)
+    return _Made(subgraph, part, from_cache)
 
 
 def _first_failing(graph: Graph, indices: tuple[int, ...], candidate: Candidate) -> int:
@@ -226,23 +249,14 @@ def _first_failing(graph: Graph, indices: tuple[int, ...], candidate: Candidate)
     while fails - works > 1:
         middle = (works + fails) // 2
         try:
-            _, part = _compiled(graph, indices[:middle], candidate, f"{candidate.name}_search")
+            made = _compiled(graph, indices[:middle], candidate, f"{candidate.name}_search")
         except Exception:  # noqa: BLE001 - that it fails is the answer
             fails = middle
         else:
             works = middle
             with contextlib.suppress(Exception):
-                part.close()
+                made.part.close()
     return indices[fails - 1]
-
-
-def _check_compiled(part: CompiledPartition, subgraph: Subgraph) -> None:
-    if len(part.accepts_outputs) != len(subgraph.outputs):
-        raise ContractError(
-            "accepts_outputs of the compiled partition",
-            expected=f"{len(subgraph.outputs)} entries, one per output",
-            got=len(part.accepts_outputs),
-        )
 
 
 class _TakingTurns:

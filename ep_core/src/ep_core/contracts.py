@@ -32,6 +32,7 @@ __all__ = [
     "ExecutionProvider",
     "GraphPass",
     "HostArray",
+    "NodeTime",
     "Numerics",
     "OptionSpec",
     "ProviderFactory",
@@ -135,8 +136,9 @@ class Allocator(Protocol):
     def allocate(
         self, shape: tuple[int, ...], dtype: DataType, stream: Stream | None = None
     ) -> Buffer:
-        """Required. Memory for work submitted to `stream` from now on; contents are undefined.
-        Raises AllocationError. The caller owns the buffer until it calls `release`."""
+        """Required. Memory for work submitted to `stream` from now on, with no stream for work of
+        any kind; contents are undefined. Raises AllocationError. The caller owns the buffer until
+        it calls `release` of the allocator that made it."""
         ...
 
     def release(self, buffer: Buffer, stream: Stream | None = None) -> None:
@@ -161,10 +163,11 @@ class DataTransfer(Protocol):
     def copy(
         self, source: Buffer | HostArray, target: Buffer | HostArray, stream: Stream | None
     ) -> None:
-        """Required. Copy all bytes; shapes and dtypes are equal, arrays C-contiguous. Ordered on
-        `stream`, and may return before it is done. Source and target stay alive and unchanged
-        (source) or unread (target) until then: the core keeps them, and waits for an event of
-        `stream` before host code reads a target or reuses a source."""
+        """Required. Copy all bytes; shapes and dtypes are equal, arrays C-contiguous. With no
+        stream it is done when it returns, and what it reads is ready when it is called. Else it
+        is ordered on `stream`, and may return before it is done. Source and target stay alive and
+        unchanged (source) or unread (target) until then: the core keeps them, and waits for an
+        event of `stream` before host code reads a target or reuses a source."""
         ...
 
 
@@ -198,6 +201,7 @@ class ProviderFeatures:
         deterministic: equal inputs give bit-equal outputs.
         artifacts: compiled partitions can be exported and imported, so that a later session
             needn't compile; the core keeps them where the caller wants it.
+        profiles_nodes: can tell how long each node of a partition takes.
         numerics: of the device as it was opened; options may have a say in it.
     """
 
@@ -207,6 +211,7 @@ class ProviderFeatures:
     non_tensor_values: bool = False
     deterministic: bool = True
     artifacts: bool = False
+    profiles_nodes: bool = False
     numerics: Numerics = field(default_factory=Numerics)
 
 
@@ -285,6 +290,23 @@ class Capability:
 
 
 # ---------------------------------------------------------------- the provider
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTime:
+    """When one node ran, in nanoseconds of `time.perf_counter_ns`.
+
+    Attributes:
+        node, op_type: of the node; where nodes are fused, of the one that gives the result.
+        queue: empty for work of the thread that called `run`, or else a name of the queue of the
+            device on which the work was done then. Times on one queue don't overlap.
+    """
+
+    node: str
+    op_type: str
+    start_ns: int
+    end_ns: int
+    queue: str = ""
 
 
 class CompiledPartition(Protocol):
@@ -382,9 +404,17 @@ class ExecutionProvider(Protocol):
         raises CompileError on what it doesn't know, and the core then compiles."""
         ...
 
+    def profile_partition(
+        self, partition: CompiledPartition, record: Callable[[NodeTime], None]
+    ) -> None:
+        """Required if `features.profiles_nodes`; never called otherwise, nor in sessions that
+        aren't profiled. From now on each run of `partition`, which hasn't run yet, calls `record`
+        for each node, from any thread, and before whoever waits for the results has them."""
+        ...
+
     def close(self) -> None:
         """Required. Release everything, also partitions and streams still open; twice without
-        harm."""
+        harm. The core doesn't close a provider while a value still lies in its memory."""
         ...
 
 

@@ -18,7 +18,7 @@ from ep_core.errors import ContractError, RunCancelledError
 from ep_core.memory import copy_value
 from ep_core.plan import Plan, RunState, Scratch, Step, reraise
 
-__all__ = ["ContextPool", "RunContext", "Terminable", "execute"]
+__all__ = ["ContextPool", "RunContext", "Terminable", "block_sizes", "execute"]
 
 
 class Terminable(Protocol):
@@ -118,24 +118,31 @@ def _stream_of(provider: ExecutionProvider) -> Stream | None:
 
 def _allocate(scratch: Sequence[Scratch]) -> list[np.ndarray[Any, Any]]:
     """One block of memory per block number, and the arrays as views into them."""
+    blocks = {block: np.empty(size, np.uint8) for block, size in block_sizes(scratch).items()}
+    return [
+        blocks[item.block][: item.nbytes].view(item.dtype.numpy).reshape(item.shape)
+        for item in scratch
+    ]
+
+
+def block_sizes(scratch: Sequence[Scratch]) -> dict[int, int]:
+    """Bytes of each block of reusable arrays."""
     sizes: dict[int, int] = {}
     for item in scratch:
-        size = int(np.prod(item.shape, dtype=np.int64)) * item.dtype.numpy.itemsize
-        sizes[item.block] = max(sizes.get(item.block, 0), size)
-    blocks = {block: np.empty(size, np.uint8) for block, size in sizes.items()}
-    arrays = []
-    for item in scratch:
-        size = int(np.prod(item.shape, dtype=np.int64)) * item.dtype.numpy.itemsize
-        arrays.append(blocks[item.block][:size].view(item.dtype.numpy).reshape(item.shape))
-    return arrays
+        sizes[item.block] = max(sizes.get(item.block, 0), item.nbytes)
+    return sizes
 
 
 class ContextPool:
-    """Hands out contexts; keeps as many as ran at the same time."""
+    """Hands out contexts; keeps as many as ran at the same time.
+
+    Attributes:
+        scratch: the reusable arrays of each context.
+    """
 
     def __init__(self, providers: Sequence[ExecutionProvider], scratch: Sequence[Scratch]) -> None:
         self._providers = providers
-        self._scratch = scratch
+        self.scratch = scratch
         self._idle: deque[RunContext] = deque()
 
     def run(self, plan: Plan, inputs: Sequence[Value], options: Terminable | None) -> list[Value]:
@@ -143,7 +150,7 @@ class ContextPool:
         try:
             context = self._idle.pop()
         except IndexError:
-            context = RunContext(self._providers, self._scratch)
+            context = RunContext(self._providers, self.scratch)
         context.options = options
         try:
             outputs = isolate(plan, execute(plan, inputs, context))

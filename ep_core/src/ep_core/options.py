@@ -9,7 +9,7 @@ import numbers
 import os
 from typing import Any
 
-from ep_core.discovery.certificate import CertificatePolicy
+from ep_core.certificates.grants import CertificatePolicy
 from ep_core.errors import OptionError, did_you_mean
 from ep_core.levels import GraphOptimizationLevel
 from ep_core.loading.load import LoadLimits
@@ -75,7 +75,7 @@ def _text(name: str, value: Any) -> str:
 
 def _path(name: str, value: Any) -> str | None:
     if value is None or isinstance(value, (str, os.PathLike)):
-        return None if value in (None, "") else os.fspath(value)
+        return None if value in (None, "") else os.fsdecode(value)
     raise OptionError(name, expected="a path", got=repr(value))
 
 
@@ -113,6 +113,10 @@ _CHECKS = {
     "optimized_model_filepath": _path,
     "load_limits": _limits,
     "certificate_policy": _policy,
+    "cache_dir": _path,
+    "cache_max_bytes": _count,
+    "enable_profiling": _flag,
+    "profile_file_prefix": _text,
 }
 
 
@@ -131,6 +135,11 @@ class SessionOptions(_Settings):
             running on the CPU provider.
         load_limits: guards for untrusted models.
         certificate_policy: None takes the environment's `EP_CERTIFICATE_POLICY`, else the default.
+        cache_dir: a folder where compiled partitions are kept for later sessions, None for
+            nowhere. It holds code for devices: it must be the user's own.
+        cache_max_bytes: the most that it may hold; what was used longest ago goes first.
+        enable_profiling: time what the session does; see `InferenceSession.end_profiling`.
+        profile_file_prefix: the start of the trace's path; time, process and number follow.
 
     Raises:
         OptionError: an unknown setting or a value that it can't have.
@@ -144,6 +153,10 @@ class SessionOptions(_Settings):
     disable_cpu_fallback: bool
     load_limits: LoadLimits
     certificate_policy: CertificatePolicy | None
+    cache_dir: str | None
+    cache_max_bytes: int
+    enable_profiling: bool
+    profile_file_prefix: str
 
     def __init__(self) -> None:
         super().__init__()
@@ -160,6 +173,10 @@ class SessionOptions(_Settings):
             "disable_cpu_fallback": False,
             "load_limits": LoadLimits(),
             "certificate_policy": None,
+            "cache_dir": None,
+            "cache_max_bytes": 2**30,
+            "enable_profiling": False,
+            "profile_file_prefix": "ep_profile",
         }
 
     @property

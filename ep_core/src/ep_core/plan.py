@@ -7,6 +7,7 @@ position of their provider, events live in slots like values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
@@ -68,11 +69,14 @@ class Step(Protocol):
 
 def reraise(error: BaseException, label: str) -> NoReturn:
     """Raise an error of the project in place of what a provider or the data gave rise to."""
-    if isinstance(error, EpError) or not isinstance(error, Exception):
-        raise error
-    if isinstance(error, MemoryError):
-        raise AllocationError(f"{label} ran out of memory: {error}") from error
-    raise RunError(f"{label} failed: {type(error).__name__}: {error}") from error
+    try:
+        if isinstance(error, EpError) or not isinstance(error, Exception):
+            raise error
+        if isinstance(error, MemoryError):
+            raise AllocationError(f"{label} ran out of memory: {error}") from error
+        raise RunError(f"{label} failed: {type(error).__name__}: {error}") from error
+    finally:
+        del error  # else error, traceback and this frame keep the run's values until a collection
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,11 @@ class Scratch:
     shape: tuple[int, ...]
     block: int
 
+    @property
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        return math.prod(self.shape) * self.dtype.numpy.itemsize
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -98,6 +107,7 @@ class Run:
         scratch: for each output the position of the scratch array to write into, or None where
             the partition makes the value; empty if it makes them all.
         optional: slots of outputs that may be an empty optional.
+        given: positions of outputs, each with the slot that holds the caller's memory for it.
     """
 
     partition: CompiledPartition
@@ -107,11 +117,14 @@ class Run:
     stream: int = NO_STREAM
     scratch: tuple[int | None, ...] = ()
     optional: frozenset[int] = frozenset()
+    given: tuple[tuple[int, int], ...] = ()
 
     def execute(self, values: list[Any], state: RunState) -> None:
         outputs: list[Value | None] = [None] * len(self.outputs)
         if self.scratch:
             outputs = [None if at is None else state.scratch[at] for at in self.scratch]
+        for position, slot in self.given:
+            outputs[position] = values[slot]
         stream = None if self.stream == NO_STREAM else state.streams[self.stream]
         self.call([values[slot] for slot in self.inputs], outputs, stream)
         for slot, value in zip(self.outputs, outputs, strict=True):

@@ -11,6 +11,7 @@ import bisect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from ep_core.contracts import Allocator, CompiledPartition
@@ -55,7 +56,7 @@ class _Slot:
     stream: int = HOST
     made_at: int = -1
     uses: list[tuple[int, int]] = field(default_factory=list)  # (step, party)
-    pinned: bool = False  # never released early: a feed, a constant, or read by async work
+    pinned: bool = False  # not released by the plan: a feed, a constant, or read by async work
     kept: bool = False  # may live on inside a sequence, so its memory isn't used again
     writable: TensorType | None = None  # its producer can write into given memory of this type
 
@@ -66,10 +67,15 @@ class Planner:
     Args:
         candidates: the session's providers; streams are addressed by position in this list.
         scratch: table of reusable host arrays, shared by all plans of a session.
+        inputs: memories of inputs that aren't on the host, by name.
     """
 
     def __init__(
-        self, graph: Graph, candidates: Sequence[Candidate], scratch: list[Scratch]
+        self,
+        graph: Graph,
+        candidates: Sequence[Candidate],
+        scratch: list[Scratch],
+        inputs: Mapping[str, MemoryInfo] = MappingProxyType({}),
     ) -> None:
         self._graph = graph
         self._position = {c.name: position for position, c in enumerate(candidates)}
@@ -83,7 +89,7 @@ class Planner:
         self._seen: dict[tuple[int, int], int] = {}  # (waiter, stream) -> step known as done
         self._subplans: list[Plan] = []
         for name in graph.input_names:
-            self._new_slot(name, HOST_MEMORY, pinned=True)
+            self._new_slot(name, inputs.get(name, HOST_MEMORY), pinned=True)
 
     # ------------------------------------------------------------ emitting steps
 
@@ -91,9 +97,8 @@ class Planner:
         self, subgraph: Subgraph, partition: CompiledPartition, candidate: Candidate
     ) -> None:
         """Append a partition, preceded by the copies and waits that its inputs need."""
-        owner = self._position[candidate.name]
         memory = candidate.provider.memory
-        party = owner if candidate.provider.features.asynchronous else HOST
+        party = self._party(self._position[candidate.name])
         inputs = [self._value(name, memory) for name in subgraph.inputs]
         for slot in inputs:
             self._order(slot, party)
@@ -138,22 +143,13 @@ class Planner:
         self._steps.append(control_flow_step(node, bodies, slots, outputs, types))
 
     def finish(self) -> Plan:
-        """Bring the outputs to the host and return the plan."""
-        outputs = [self._value(name, HOST_MEMORY) for name in self._graph.output_names]
-        for slot in outputs:
-            self._order(slot, HOST)
-            self._slots[slot].pinned = True
-        inputs = len(self._graph.input_names)
-        first = {slot: position for position, slot in reversed(list(enumerate(outputs)))}
-        copied = tuple(
-            slot < inputs or self._template[slot] is not None or first[slot] < position
-            for position, slot in enumerate(outputs)
-        )
+        """Bring the outputs to where they are wanted and return the plan."""
+        outputs, copied = self._deliver()
         self._share_scratch()
         owners = {
             position: owner
             for position, slot in enumerate(self._slots)
-            if (owner := self._memory_owner(slot.memory)) is not None
+            if not slot.pinned and (owner := self._memory_owner(slot.memory)) is not None
         }
         steps = self._spliced(owners)
         return Plan(
@@ -165,6 +161,20 @@ class Planner:
             owners=owners,
             subplans=tuple(self._subplans),
         )
+
+    def _deliver(self) -> tuple[list[int], tuple[bool, ...]]:
+        """Slots of the outputs, on the host, and which of them may share memory with others."""
+        outputs = [self._value(name, HOST_MEMORY) for name in self._graph.output_names]
+        for slot in outputs:
+            self._order(slot, HOST)
+            self._slots[slot].pinned = True
+        inputs = len(self._graph.input_names)
+        first = {slot: position for position, slot in reversed(list(enumerate(outputs)))}
+        copied = tuple(
+            slot < inputs or self._template[slot] is not None or first[slot] < position
+            for position, slot in enumerate(outputs)
+        )
+        return outputs, copied
 
     # ------------------------------------------------------------ values and their order
 
@@ -189,26 +199,24 @@ class Planner:
         found = self._where.get((name, memory))
         if found is not None:
             return found
-        known = [
-            (slot, self._slots[slot].memory)
-            for slot in (self._where.get((name, m)) for m in self._memories())
-            if slot is not None
-        ]
+        nearest = self._nearest(name, memory)
+        if self._slots[nearest].memory == memory:
+            return nearest
+        return self._copy(name, nearest, memory)
+
+    def _nearest(self, name: str, memory: MemoryInfo) -> int:
+        """A slot from which a value can be copied to a memory directly."""
+        known = [slot for m in self._memories() if (slot := self._where.get((name, m))) is not None]
         if not known:
             constant = self._graph.constant(name)
             assert constant is not None, f"{name!r} is neither produced nor constant"
-            known.append(
-                (
-                    self._new_slot(name, HOST_MEMORY, pinned=True, content=constant.numpy()),
-                    HOST_MEMORY,
-                )
-            )
-            if memory == HOST_MEMORY:
-                return known[0][0]
-        for slot, source in known:
+            content = constant.numpy()
+            known = [self._new_slot(name, HOST_MEMORY, pinned=True, content=content)]
+        for slot in known:
+            source = self._slots[slot].memory
             if HOST_MEMORY in (source, memory) or direct_hop(source, memory, self._providers):
-                return self._copy(name, slot, memory)
-        return self._copy(name, self._value(name, HOST_MEMORY), memory)
+                return slot
+        return self._value(name, HOST_MEMORY)
 
     def _memories(self) -> list[MemoryInfo]:
         return list(dict.fromkeys([HOST_MEMORY, *(p.memory for p in self._providers)]))
@@ -216,7 +224,7 @@ class Planner:
     def _copy(self, name: str, source: int, memory: MemoryInfo) -> int:
         hop = direct_hop(self._slots[source].memory, memory, self._providers)
         assert hop is not None
-        party = hop.owner if self._providers[hop.owner].features.asynchronous else HOST
+        party = self._party(hop.owner)
         self._order(source, party)
         at = len(self._steps)
         self._slots[source].uses.append((at, party))
@@ -246,20 +254,24 @@ class Planner:
 
     # ------------------------------------------------------------ lifetimes
 
+    def _party(self, owner: int) -> int:
+        """Who does the work of a provider: its stream, or the host."""
+        return owner if self._providers[owner].features.asynchronous else HOST
+
     def _memory_owner(self, memory: MemoryInfo) -> tuple[Allocator, int] | None:
         """Allocator of a device memory, and the party whose stream orders its releases."""
         if memory == HOST_MEMORY:
             return None
         for position, provider in enumerate(self._providers):
             if provider.memory == memory and provider.allocator is not None:
-                return provider.allocator, position if provider.features.asynchronous else HOST
+                return provider.allocator, self._party(position)
         raise AssertionError(f"no provider owns {memory}")
 
     def _spliced(self, owners: dict[int, tuple[Allocator, int]]) -> tuple[Step, ...]:
         """The steps with events recorded after the work they mark and values released."""
         after: dict[int, list[Step]] = {}
         for position, slot in enumerate(self._slots):
-            if slot.pinned and position not in owners:
+            if slot.pinned:
                 continue
             last = max((step for step, _ in slot.uses), default=slot.made_at)
             allocator, party = owners.get(position, (None, HOST))

@@ -18,8 +18,9 @@ from typing import Any
 
 import onnx
 
+from ep_core.artifacts.cache import ArtifactCache
+from ep_core.binding.runs import BoundRuns
 from ep_core.candidates import close_candidates, open_candidates, provider_label
-from ep_core.compiler import Compiler
 from ep_core.contracts import Value
 from ep_core.discovery.registry import registry
 from ep_core.errors import (
@@ -29,7 +30,6 @@ from ep_core.errors import (
     SessionClosedError,
     did_you_mean,
 )
-from ep_core.executor import ContextPool
 from ep_core.expanding import expand_functions
 from ep_core.folding import Evaluator
 from ep_core.fusing import PlacementGuard
@@ -39,6 +39,7 @@ from ep_core.loading.load import ModelMetadata, load_model
 from ep_core.options import RunOptions, SessionOptions
 from ep_core.passes import optimize
 from ep_core.plan import Run, reraise
+from ep_core.profiling.session import start_profiler
 from ep_core.report import PlacementReport
 from ep_core.signature import NodeArg, Signature
 
@@ -54,7 +55,7 @@ def get_available_providers() -> list[str]:
     return [provider_label(registry().factory(name).info) for name in registry().available()]
 
 
-class InferenceSession:
+class InferenceSession(BoundRuns):
     """A model, placed on providers and ready to run. Safe to use from many threads at once.
 
     Args:
@@ -94,30 +95,41 @@ class InferenceSession:
             raise OptionError("sess_options", expected="a SessionOptions", got=kind)
         started = time.perf_counter()
         with contextlib.ExitStack() as undo:
+            self._profiler = start_profiler(self._options)
+            undo.callback(self._profiler.discard)
+            self._profiler.phase("open providers")
             # First the providers: they bring the schemas that loading checks and infers with.
             self._candidates = open_candidates(providers, provider_options, self._options)
             undo.callback(close_candidates, self._candidates)
+            self._candidates = self._profiler.watch(self._candidates)
+            self._profiler.phase("load model")
             model = load_model(
                 path_or_bytes,
                 limits=self._options.load_limits,
                 free_dimensions=self._options.free_dimensions,
             )
             self._metadata = model.metadata
+            self._profiler.phase("graph passes")
             graph = self._optimized(model.graph, disabled_optimizers)
             expanded = expand_functions(graph, self._candidates)
             if expanded is not graph:
                 graph = self._optimized(expanded, disabled_optimizers)
             if self._options.optimized_model_filepath:
                 save_model(graph.to_model(), self._options.optimized_model_filepath)
-            self._compiler = Compiler(self._candidates)
+            folder = self._options.cache_dir
+            cache = ArtifactCache(folder, self._options.cache_max_bytes) if folder else None
+            self._profiler.phase("place and compile")
+            self._compiler = self._profiler.compiler(self._candidates, cache)
             undo.callback(self._compiler.close)
             self._plan = self._compiler.compile(graph)
             self._report = self._compiler.report()
             self._describe(model.graph)
             self._signature = Signature(model.graph)
             opened = [candidate.provider for candidate in self._candidates]
-            self._contexts = ContextPool(opened, self._compiler.scratch)
+            self._contexts = self._profiler.contexts(opened, self._compiler.scratch)
             self._whole = self._plan.whole_model
+            self._prepare(self._compiler.layout, self._candidates, self._profiler.contexts)
+            self._profiler.phase("")
             undo.pop_all()
         self._log_placement(time.perf_counter() - started)
 
@@ -231,6 +243,20 @@ class InferenceSession:
         """Which provider runs each node and why, the partitions, and the copies between them."""
         return self._report
 
+    def end_profiling(self) -> str:
+        """Write the trace and return its path; runs after that aren't in it.
+
+        `close` writes it too, if nobody has called this.
+
+        Raises:
+            OptionError: the session isn't profiled, or the trace can't be written.
+        """
+        return self._profiler.end()
+
+    def get_profiling_start_time_ns(self) -> int:
+        """The trace's time 0 by `time.monotonic_ns`; OptionError if the session isn't profiled."""
+        return self._profiler.started_ns
+
     # ------------------------------------------------------------ closing
 
     def close(self) -> None:
@@ -245,14 +271,16 @@ class InferenceSession:
                 fix="Call it after the run, or from another thread.",
             )
         with self._closing:
-            if self._closed:
-                return
-            self._closed = True
-            while self._active:
-                time.sleep(_CLOSE_POLL_SECONDS)
-            self._contexts.close()
-            self._compiler.close()
-            close_candidates(self._candidates)
+            if not self._closed:
+                self._closed = True
+                while self._active:
+                    time.sleep(_CLOSE_POLL_SECONDS)
+                self._contexts.close()
+                self._ports.plans.close()
+                self._compiler.close()
+                close_candidates(self._candidates)
+                self._profiler.close()
+        self._background.close()
 
     def __enter__(self) -> InferenceSession:
         return self

@@ -6,7 +6,7 @@ shape; everything that makes a good message happens once the quick path has said
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +20,12 @@ from ep_core.types import (
     MapType,
     OptionalType,
     SequenceType,
+    Shape,
     TensorType,
     ValueType,
 )
 
-__all__ = ["NodeArg", "Signature"]
+__all__ = ["NodeArg", "Signature", "as_strings", "check_feed", "check_shape"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +101,22 @@ class Signature:
         values = []
         for info in self._inputs:
             if info.name in feeds:
-                values.append(_checked(info.name, info.type, feeds[info.name]))
-            elif info.name in self._defaults:
-                values.append(self._defaults[info.name])
-            elif isinstance(info.type, OptionalType):
-                values.append(None)
+                values.append(check_feed(info.name, info.type, feeds[info.name]))
             else:
-                raise FeedError(
-                    f"input {info.name!r} is missing",
-                    expected=_describe(info.type),
-                    got=f"feeds for {sorted(feeds)}",
-                )
+                values.append(self.left_out(info, feeds))
         return values
+
+    def left_out(self, info: ValueInfo, feeds: Collection[str]) -> Value:
+        """The value of an input that isn't fed; FeedError, told with `feeds`, if it must be."""
+        if info.name in self._defaults:
+            return self._defaults[info.name]
+        if isinstance(info.type, OptionalType):
+            return None
+        raise FeedError(
+            f"input {info.name!r} is missing",
+            expected=_describe(info.type),
+            got=f"feeds for {sorted(feeds)}",
+        )
 
 
 def _fixed(kind: TensorType) -> tuple[int | None, list[tuple[int, int]]]:
@@ -132,16 +137,16 @@ def _shape_text(shape: Sequence[int | str | None]) -> str:
     return "[" + ", ".join("?" if dim is None else str(dim) for dim in shape) + "]"
 
 
-def _checked(name: str, kind: ValueType | None, value: Any) -> Value:
-    """Check one feed and bring it into the form that plans use."""
+def check_feed(name: str, kind: ValueType | None, value: Any) -> Value:
+    """Check a feed for an input and bring it into the form that plans use; raises FeedError."""
     if kind is None:
         return value
     if isinstance(kind, OptionalType):
-        return None if value is None else _checked(name, kind.element, value)
+        return None if value is None else check_feed(name, kind.element, value)
     if isinstance(kind, SequenceType):
         if not isinstance(value, (list, tuple)):
             raise FeedError(f"input {name!r}", expected=f"a list for {kind}", got=_kind_of(value))
-        return [_checked(f"{name}[{i}]", kind.element, item) for i, item in enumerate(value)]
+        return [check_feed(f"{name}[{i}]", kind.element, item) for i, item in enumerate(value)]
     if isinstance(kind, MapType):
         if not isinstance(value, Mapping):
             raise FeedError(f"input {name!r}", expected=f"a dict for {kind}", got=_kind_of(value))
@@ -177,29 +182,34 @@ def _checked_tensor(name: str, kind: TensorType, value: Any) -> np.ndarray[Any, 
             fix=f"Convert it with astype({str(kind.dtype.numpy)!r}).",
         )
     if dtype is DataType.STRING:
-        array = _strings(what, array)
+        array = as_strings(what, array)
     elif array.dtype != kind.dtype.numpy:
         array = array.astype(kind.dtype.numpy)  # the other byte order
-    shape = kind.shape
-    if shape is None:
-        return array
-    if len(shape) != array.ndim:
-        raise FeedError(
-            what,
-            expected=f"rank {len(shape)}, shape {_shape_text(shape)}",
-            got=f"rank {array.ndim}, shape {_shape_text(array.shape)}",
-        )
-    for axis, (want, have) in enumerate(zip(shape, array.shape, strict=True)):
-        if isinstance(want, int) and want != have:
-            raise FeedError(
-                f"{what}, dimension {axis}",
-                expected=f"{want} in shape {_shape_text(shape)}",
-                got=f"{have} in shape {_shape_text(array.shape)}",
-            )
+    check_shape(what, kind.shape, array.shape)
     return array
 
 
-def _strings(what: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def check_shape(what: str, wanted: Shape | None, shape: tuple[int, ...]) -> None:
+    """Raise FeedError, about `what`, if a tensor hasn't the rank or the lengths that it must."""
+    if wanted is None:
+        return
+    if len(wanted) != len(shape):
+        raise FeedError(
+            what,
+            expected=f"rank {len(wanted)}, shape {_shape_text(wanted)}",
+            got=f"rank {len(shape)}, shape {_shape_text(shape)}",
+        )
+    for axis, (want, have) in enumerate(zip(wanted, shape, strict=True)):
+        if isinstance(want, int) and want != have:
+            raise FeedError(
+                f"{what}, dimension {axis}",
+                expected=f"{want} in shape {_shape_text(wanted)}",
+                got=f"{have} in shape {_shape_text(shape)}",
+            )
+
+
+def as_strings(what: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An object array of `str`; FeedError, about `what`, where an element isn't one."""
     objects = array.astype(object)
     for item in objects.flat:
         if not isinstance(item, str):

@@ -239,7 +239,10 @@ class MemoryKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class MemoryInfo:
-    """Names one memory: two buffers may be used in place of each other only if these are equal.
+    """Names one memory.
+
+    Two buffers may be used in place of each other only if these are equal, and always if they
+    are, whichever open objects of the provider made them.
 
     `device` is `"cpu"` for host memory, else `"<provider>:<device id>"`.
     """

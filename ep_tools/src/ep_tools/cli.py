@@ -43,10 +43,13 @@ examples:
   ep explain model.onnx                     why each part runs where it does
   ep bench model.onnx --vs onnxruntime      how long a run takes, beside ONNX Runtime
   ep compare model.onnx level:0 level:99    whether two ways of running it give the same
+  ep profile model.onnx                     where the time of a run goes
+  ep check model.onnx --providers cpu       whether the providers run all of it
   ep run --help                             everything about one command
 
 exit codes:
-  0 done, 1 error (explained on stderr) or outputs that differ (bench --vs, compare),
+  0 done, 1 error (explained on stderr), outputs that differ (bench --vs, compare), or a model
+  that doesn't fit (check),
   2 wrong usage, 130 interrupted, 141 output closed
 """
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ep_core import InferenceSession
 from ep_core.discovery.registry import registry
-from ep_tools.console import Console, shorten
+from ep_tools.console import Console
 from ep_tools.differences import Difference, compare_values
 from ep_tools.feeds import feeds_for, telling_of_random
 from ep_tools.inputs import InputSource
-from ep_tools.layers import LayerReport, compare_layers
+from ep_tools.layers import LayerReport, Opener, compare_layers
+from ep_tools.layers_reduce import Reduced, check_reducing, reduce_model
+from ep_tools.layers_show import figure, show_layers, show_reduced
 from ep_tools.progress import Progress
 from ep_tools.requests import FeedRequest, SessionRequest, Tolerance
 from ep_tools.sessions import (
@@ -28,9 +29,6 @@ from ep_tools.sides import Side
 
 __all__ = ["CompareRequest", "compare_outputs", "compare_sides", "difference_rows"]
 
-_SHOWN_LAYERS = 10
-_MAX_TEXT = 28
-
 
 @dataclass(frozen=True)
 class CompareRequest:
@@ -39,6 +37,8 @@ class CompareRequest:
     Attributes:
         session: what both sides have in common; a side's own words come first.
         layers: compare the results of all nodes too.
+        isolate: with every node of side A fed from side B.
+        reduce: where to save the smallest model that differs; None for nowhere.
     """
 
     session: SessionRequest
@@ -46,6 +46,8 @@ class CompareRequest:
     sides: tuple[Side, Side]
     tolerance: Tolerance
     layers: bool
+    isolate: bool = False
+    reduce: str | None = None
 
 
 def compare_sides(request: CompareRequest, *, as_json: bool) -> int:
@@ -61,6 +63,8 @@ def compare_sides(request: CompareRequest, *, as_json: bool) -> int:
     sources: dict[str, InputSource] = {}
     for side in request.sides:
         _check_side(side)
+    if request.reduce is not None:
+        check_reducing(request.reduce)
     for side in request.sides:
         with Progress(console, f"running on {side.text}"):
             session = _open(request, side)
@@ -75,12 +79,17 @@ def compare_sides(request: CompareRequest, *, as_json: bool) -> int:
     differences = compare_outputs(outputs[0], outputs[1], request.tolerance)
     agree = all(difference.agrees for difference in differences)
     layers = _layers(console, request, feeds, differences) if request.layers else None
+    reduced = None
+    if layers is not None and request.reduce is not None and (layers.first or not agree):
+        reduced = _reduced(console, request, feeds, layers, request.reduce)
     if as_json:
-        console.json(_to_json(request, placements, differences, layers))
+        console.json(_to_json(request, placements, differences, layers, reduced))
     else:
         _show(console, request, placements, differences)
         if layers is not None:
-            _show_layers(console, request, layers)
+            show_layers(console, request.sides, layers)
+        if request.reduce is not None:
+            show_reduced(console, request.sides, reduced)
     return 0 if agree else 1
 
 
@@ -128,16 +137,34 @@ def _layers(
     feeds: Mapping[str, Any],
     differences: Sequence[Difference],
 ) -> LayerReport:
-    a, b = request.sides
     with Progress(console, "comparing layers") as progress:
         return compare_layers(
             request.session.model,
-            (lambda model: _open(request, a, model), lambda model: _open(request, b, model)),
+            _openers(request),
             feeds,
             request.tolerance,
             [difference.name for difference in differences if not difference.agrees],
             progress,
+            isolate=request.isolate,
         )
+
+
+def _reduced(
+    console: Console,
+    request: CompareRequest,
+    feeds: Mapping[str, Any],
+    layers: LayerReport,
+    out: str,
+) -> Reduced:
+    first = None if layers.first is None else layers.first.index
+    model, openers = request.session.model, _openers(request)
+    with Progress(console, "reducing") as progress:
+        return reduce_model(model, openers, feeds, request.tolerance, first, out, progress)
+
+
+def _openers(request: CompareRequest) -> tuple[Opener, Opener]:
+    a, b = request.sides
+    return (lambda model: _open(request, a, model), lambda model: _open(request, b, model))
 
 
 # ---------------------------------------------------------------- showing
@@ -148,6 +175,7 @@ def _to_json(
     placements: Sequence[str | None],
     differences: Sequence[Difference],
     layers: LayerReport | None,
+    reduced: Reduced | None,
 ) -> dict[str, Any]:
     document: dict[str, Any] = {
         "model": request.session.model,
@@ -162,6 +190,8 @@ def _to_json(
     }
     if layers is not None:
         document["layers"] = layers.to_json()
+    if request.reduce is not None:
+        document["reduced"] = None if reduced is None else reduced.to_json()
     return document
 
 
@@ -206,61 +236,9 @@ def difference_rows(
             (
                 entry.name,
                 entry.kind,
-                _figure(entry.max_abs),
-                _figure(entry.max_rel),
+                figure(entry.max_abs),
+                figure(entry.max_rel),
                 console.style(wrong, "red") if entry.mismatches else wrong,
             )
         )
     return rows
-
-
-def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:.2e}" if value else "0"
-
-
-def _show_layers(console: Console, request: CompareRequest, report: LayerReport) -> None:
-    console.line()
-    console.line(console.style("layers", "bold"))
-    for note in report.notes:
-        console.line(f"  {note}")
-    worst = sorted(
-        (layer for layer in report.layers if layer.difference.excess > 0),
-        key=lambda layer: (-layer.difference.excess, layer.index),
-    )[:_SHOWN_LAYERS]
-    if worst:
-        rows = [("#", "node", "operator", "value", "max abs error", "excess")]
-        rows += [
-            (
-                str(layer.index),
-                shorten(layer.node, _MAX_TEXT),
-                layer.op_type,
-                shorten(layer.difference.name, _MAX_TEXT),
-                _figure(layer.difference.max_abs) or shorten(layer.difference.problem, _MAX_TEXT),
-                _excess(console, layer.difference),
-            )
-            for layer in worst
-        ]
-        for line in console.columns(rows):
-            console.line(f"  {line}")
-    console.line()
-    first = report.first
-    if first is None:
-        console.line("the first node that differs: none found")
-        return
-    where = " and ".join(dict.fromkeys(first.providers))
-    console.line(
-        f"the first node that differs: {console.style(first.node, 'bold')} ({first.op_type}), "
-        f"number {first.index}, on {where}"
-    )
-    if first.difference.worst is not None:
-        a, b = first.difference.worst_values
-        place = f"{first.difference.name}{list(first.difference.worst)}"
-        console.line(
-            f"  {place} is {a!s} on {request.sides[0].text}, {b!s} on {request.sides[1].text}"
-        )
-
-
-def _excess(console: Console, difference: Difference) -> str:
-    excess = difference.excess
-    text = f"{excess:.2g}" if math.isfinite(excess) else "inf"
-    return text if difference.agrees else console.style(text, "red")

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
-__all__ = ["Console", "OutputError", "format_bytes", "format_seconds", "shorten"]
+__all__ = ["Console", "OutputError", "format_bytes", "format_seconds", "json_text", "shorten"]
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _STYLE_CODE = re.compile("(\x1b\\[[0-9;]*m)")
@@ -66,9 +66,7 @@ class Console:
 
     def json(self, document: Any) -> None:
         """Write one JSON document; numbers that JSON has no word for become "nan" and "inf"."""
-        text = json.dumps(_json_value(document), indent=2, allow_nan=False)
-        # json escapes every control character but this one.
-        self._write(self.out, text.replace("\x7f", "\\u007f"))
+        self._write(self.out, json_text(document))
 
     def can_show(self, text: str) -> bool:
         """True if the error stream's encoding has every character of the text."""
@@ -127,6 +125,13 @@ def _telling_errors() -> Iterator[None]:
         raise
     except OSError as error:
         raise OutputError(f"can't write the output: {error}") from error
+
+
+def json_text(document: Any) -> str:
+    """Return strict JSON in ASCII; numbers that JSON has no word for become "nan" and "inf"."""
+    text = json.dumps(_json_value(document), indent=2, allow_nan=False)
+    # json escapes every control character but this one.
+    return text.replace("\x7f", "\\u007f")
 
 
 def shorten(text: str, width: int) -> str:

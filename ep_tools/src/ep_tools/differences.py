@@ -5,6 +5,7 @@ Knows values only: no models, no sessions, and not what a difference means.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +18,7 @@ from ep_tools.requests import Tolerance
 __all__ = ["Difference", "compare_values"]
 
 Array = np.ndarray[Any, Any]
+_WITH_ULP = (DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT, DataType.DOUBLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,10 @@ class Difference:
         max_abs: largest |a - b|; inf where one is infinite and the other isn't; None without
             numbers to compare.
         max_rel: largest |a - b| / |b| where b isn't 0; None without such.
+        max_ulp: most floats that lie between a and b, plus one; 0 where they are equal. None for
+            types other than float16, bfloat16, float and double.
+        nmse: sum of (a - b)^2 by sum of b^2, where both are finite; None if all of b is 0, or a
+            sum is too large for a double.
         excess: the largest error in units of what the tolerance allows; above 1 is a mismatch,
             inf is NaN against a number, or a problem.
         worst: index of the element with the largest excess, if any differs at all.
@@ -47,6 +53,8 @@ class Difference:
     nan_mismatches: int = 0
     max_abs: float | None = None
     max_rel: float | None = None
+    max_ulp: float | None = None
+    nmse: float | None = None
     excess: float = 0.0
     worst: tuple[int, ...] | None = None
     worst_values: tuple[Any, ...] = ()
@@ -68,6 +76,8 @@ class Difference:
             "nan_mismatches": self.nan_mismatches,
             "max_abs": self.max_abs,
             "max_rel": self.max_rel,
+            "max_ulp": self.max_ulp,
+            "nmse": self.nmse,
             "excess": self.excess,
             "worst": None if self.worst is None else list(self.worst),
             "worst_values": [str(value) for value in self.worst_values],
@@ -137,7 +147,11 @@ def _compare_floats(name: str, kind: str, a: Array, b: Array, tolerance: Toleran
         allowed = tolerance.atol + tolerance.rtol * np.where(np.isfinite(size), size, 0.0)
         excess = gap / np.maximum(allowed, np.finfo(np.float64).tiny)
     difference = _measured(name, kind, a, b, excess, gap > allowed, int(nan.sum()))
-    return _with_errors(difference, gap[~nan], size[~nan])
+    return replace(
+        _with_errors(difference, gap[~nan], size[~nan]),
+        max_ulp=_max_ulp(a, b, equal | nan),
+        nmse=_nmse(left, right),
+    )
 
 
 def _measured(
@@ -169,6 +183,35 @@ def _with_errors(difference: Difference, gap: Array, size: Array) -> Difference:
         max_abs=float(gap.max()),
         max_rel=float(relative.max()) if relative.size else None,
     )
+
+
+def _max_ulp(a: Array, b: Array, skipped: Array) -> float | None:
+    """The largest distance in units in the last place; `skipped` are equal, or NaN somewhere.
+
+    Floats of IEEE 754 are ordered like their bits, once those of negative ones are turned over.
+    """
+    if DataType.from_numpy(a.dtype) not in _WITH_ULP:
+        return None
+    if skipped.all():
+        return 0.0
+    places = np.dtype(f"u{a.dtype.itemsize}")
+    sign = places.type(1 << (8 * a.dtype.itemsize - 1))
+    ordered = []
+    for side in (a, b):
+        bits = side[~skipped].view(places)
+        ordered.append(np.where(bits & sign, ~bits, bits | sign))
+    left, right = ordered
+    return float(np.where(left > right, left - right, right - left).max())
+
+
+def _nmse(a: Array, b: Array) -> float | None:
+    finite = np.isfinite(a) & np.isfinite(b)
+    with np.errstate(all="ignore"):
+        error = float(np.sum(np.abs(a[finite] - b[finite]) ** 2))
+        size = float(np.sum(np.abs(b[finite]) ** 2))
+    if not error:
+        return 0.0
+    return error / size if size and math.isfinite(error) and math.isfinite(size) else None
 
 
 def _problem(name: str, ours: str, other: str) -> Difference:

@@ -1,143 +1,159 @@
-"""The work of `ep explain`: the placement report of a session, as lines or as JSON."""
+"""The work of `ep explain`: a placement, shown as lines and written in whichever forms are wanted.
+
+Everything that can be wrong with the arguments is found before the model is placed, and placing is
+done before anything is written.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from ep_core import PlacementReport
-from ep_core.partition import CORE, NodePlacement
-from ep_tools.console import Console, format_bytes, shorten
+from ep_core.errors import OptionError
+from ep_tools.console import Console, format_bytes, json_text
+from ep_tools.explain_dot import to_dot
+from ep_tools.explain_files import check_target, write_file
+from ep_tools.explain_partitions import check_folder, save_partitions
+from ep_tools.explain_placing import Placed, place_model
+from ep_tools.explain_text import NodeFilter, Nodes, show_nodes, show_placement
+from ep_tools.page import page_html
 from ep_tools.progress import Progress
 from ep_tools.requests import SessionRequest
-from ep_tools.sessions import open_session
 
-__all__ = ["explain_model"]
+__all__ = ["ExplainWishes", "explain_model"]
 
-_SHOWN_ROWS = 12
-_SHOWN_NODES = 4
-_WIDTH = 48
+STDOUT = "-"
 
 
-def explain_model(request: SessionRequest, *, every_node: bool, as_json: bool) -> int:
-    """Print where each node runs and why; return the exit code.
+@dataclass(frozen=True)
+class ExplainWishes:
+    """What to show, and what to write.
 
-    Args:
-        request: how to make the session.
-        every_node: a line per node and nothing left out, in place of a summary.
-        as_json: one JSON document, which always has every node.
+    Attributes:
+        every_node: a line per node, and nothing cut short.
+        nodes: show these nodes only, each on a line.
+        json, dot: a file, or `-` for stdout in place of the lines.
+        html: a file.
+        partitions: a folder for a model of each partition.
+        force: write over models that are in that folder already.
+        what_if: certificates that stand in for their providers.
+    """
+
+    every_node: bool = False
+    nodes: NodeFilter = field(default_factory=NodeFilter)
+    json: str | None = None
+    dot: str | None = None
+    html: str | None = None
+    partitions: str | None = None
+    force: bool = False
+    what_if: Sequence[str] = ()
+
+
+def explain_model(request: SessionRequest, wishes: ExplainWishes) -> int:
+    """Show where each node runs and why; return the exit code.
+
+    It is 1 where a partition can't be saved as a valid model, of which a warning tells.
 
     Raises:
-        EpError: the session can't be made.
+        EpError: the session can't be made, a filter fits no node, or a file can't be written.
     """
+    _check(wishes)
     console = Console()
-    with Progress(console, f"placing {request.model}"), open_session(request) as session:
-        report = session.get_placement()
-    if as_json:
-        console.json({"model": request.model, **report.to_dict()})
-        return 0
-    console.line(f"{console.style('placement', 'bold')}   {report.summary}")
-    limit = None if every_node else _SHOWN_ROWS
-    _show_partitions(console, report, limit)
-    _show_copies(console, report, limit)
-    if every_node:
-        _show_nodes(console, report)
+    with Progress(console, f"placing {request.model}"):
+        placed = place_model(request, wishes.what_if)
+    chosen = wishes.nodes.chosen(placed.report)
+    quiet = STDOUT in (wishes.json, wishes.dot)
+    if not quiet:
+        _show(console, placed, chosen, wishes)
+    complaints, written = _save(placed, wishes)
+    for target, make in _forms(request.model, placed, wishes):
+        if target == STDOUT:
+            console.line(make())
+        elif target is not None:
+            content = f"{make()}\n".encode()
+            write_file(Path(target), content)
+            written.append(f"{target}, {format_bytes(len(content))}")
+    if written and not quiet:
+        console.line()
+        for line in written:
+            console.line(f"{console.style('written', 'bold')}     {line}")
+    for complaint in complaints:
+        console.warning(complaint)
+    return 1 if complaints else 0
+
+
+def _forms(
+    model: str, placed: Placed, wishes: ExplainWishes
+) -> tuple[tuple[str | None, Callable[[], str]], ...]:
+    """Where each form goes, and what makes it."""
+    title = Path(model).name
+    return (
+        (wishes.json, lambda: json_text(_document(model, placed, wishes.nodes))),
+        (wishes.dot, lambda: to_dot(placed, title)),
+        (wishes.html, lambda: page_html(placed, title)),
+    )
+
+
+def _show(console: Console, placed: Placed, chosen: Nodes, wishes: ExplainWishes) -> None:
+    if wishes.nodes:
+        console.line(f"{console.style('placement', 'bold')}   {placed.report.summary}")
+        show_nodes(console, chosen)
     else:
-        _show_refusals(console, report)
-    if report.refused_claims:
-        _title(console, "claims that failed to compile")
-        for reason in report.refused_claims:
-            console.line(f"  {reason}")
-    return 0
+        show_placement(console, placed.report, every_node=wishes.every_node)
+    if placed.notes:
+        console.line()
+        console.line(console.style("what if", "bold"))
+        for note in placed.notes:
+            console.line(f"  {note}")
 
 
-def _show_partitions(console: Console, report: PlacementReport, limit: int | None) -> None:
-    if not report.partitions:
-        return
-    _title(console, "partitions, in the order they run")
-    rows = [
-        (
-            _scoped(part.scope, part.name),
-            f"{part.provider} ({part.device})",
-            _count(len(part.nodes), "node"),
-            f"{_count(len(part.inputs), 'input')}, {_count(len(part.outputs), 'output')}",
-        )
-        for part in report.partitions
-    ]
-    _show_rows(console, rows, limit)
+def _save(placed: Placed, wishes: ExplainWishes) -> tuple[Sequence[str], list[str]]:
+    """Save the partitions, if that is wanted; what to warn of, and what to say of the rest."""
+    if wishes.partitions is None:
+        return (), []
+    saved = save_partitions(placed, Path(wishes.partitions), force=wishes.force)
+    return saved.complaints, [f"{len(saved.files)} models in {wishes.partitions}"]
 
 
-def _show_copies(console: Console, report: PlacementReport, limit: int | None) -> None:
-    if not report.copies:
-        return
-    _title(console, "copies between memories")
-    rows = [
-        (
-            _scoped(copy.scope, copy.value),
-            f"{copy.source} -> {copy.target}",
-            "unknown size" if copy.nbytes is None else format_bytes(copy.nbytes),
-        )
-        for copy in report.copies
-    ]
-    _show_rows(console, rows, limit)
+def _check(wishes: ExplainWishes) -> None:
+    if wishes.json == wishes.dot == STDOUT:
+        raise OptionError("--json and --dot can't both go to stdout", fix="Give one a file.")
+    for flag, target in (("--json", wishes.json), ("--dot", wishes.dot), ("--html", wishes.html)):
+        if target is not None and (target != STDOUT or flag == "--html"):
+            check_target(flag, target)
+    if wishes.partitions is not None:
+        check_folder(wishes.partitions)
+    elif wishes.force:
+        raise OptionError("--force without --save-partitions", fix="Leave it out.")
 
 
-def _show_nodes(console: Console, report: PlacementReport) -> None:
-    _title(console, "nodes")
-    rows: list[tuple[str, ...]] = []
-    for scope, node in _nodes(report):
-        after = f"{node.reason}; next: {node.runner_up}" if node.runner_up else node.reason
-        refused = "".join(f"; not {name}: {why}" for name, why in node.refusals.items())
-        cost = "" if node.cost is None else f"; costs {node.cost:.3g} s"
-        rows.append(
-            (_scoped(scope, node.node), node.op_type, node.provider, f"{after}{cost}{refused}")
-        )
-    _show_rows(console, rows, None)
+def _document(model: str, placed: Placed, nodes: NodeFilter) -> dict[str, Any]:
+    """The report as JSON has it, with the steps and the notes beside it."""
+    report = placed.report.to_dict()
+    if nodes:
+        chosen = {
+            (scope, node.node)
+            for scope, found in nodes.chosen(placed.report).items()
+            for node in found
+        }
+        report["nodes"] = {
+            scope: kept
+            for scope, found in report["nodes"].items()
+            if (kept := [node for node in found if (scope, node["node"]) in chosen])
+        }
+    steps = {
+        scope: [_step(placed, scope, step.kind, step.index) for step in found]
+        for scope, found in placed.steps.items()
+    }
+    return {"model": model, **report, "steps": steps, "notes": list(placed.notes)}
 
 
-def _show_refusals(console: Console, report: PlacementReport) -> None:
-    """Nodes that a preferred provider doesn't run, together by provider and reason."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for scope, node in _nodes(report):
-        if node.provider == CORE:
-            continue  # control flow, which providers seldom take as a whole
-        for provider, reason in node.refusals.items():
-            groups.setdefault((provider, reason), []).append(_scoped(scope, node.node))
-    if not groups:
-        return
-    _title(console, "why not on a provider that you prefer")
-    for (provider, reason), names in sorted(groups.items(), key=lambda item: -len(item[1])):
-        shown = ", ".join(shorten(name, _WIDTH) for name in names[:_SHOWN_NODES])
-        more = f" and {len(names) - _SHOWN_NODES} more" if len(names) > _SHOWN_NODES else ""
-        console.line(f"  {console.style(provider, 'yellow')}: {reason}")
-        console.line(f"    {_count(len(names), 'node')}: {shown}{more}")
-
-
-def _nodes(report: PlacementReport) -> Iterator[tuple[str, NodePlacement]]:
-    for scope, placements in report.nodes.items():
-        for node in placements:
-            yield scope, node
-
-
-def _title(console: Console, text: str) -> None:
-    console.line()
-    console.line(console.style(text, "bold"))
-
-
-def _show_rows(console: Console, rows: Sequence[tuple[str, ...]], limit: int | None) -> None:
-    """Show rows whose first cell is a name; with a limit, no more of them and no long names."""
-    if limit is not None:
-        shown = rows[: limit - 1] if len(rows) > limit else rows
-        rest = len(rows) - len(shown)
-        rows = [(shorten(name, _WIDTH), *cells) for name, *cells in shown]
-    for line in console.columns(rows):
-        console.line(f"  {line}")
-    if limit is not None and rest:
-        console.line(f"  and {rest} more, which --all shows")
-
-
-def _scoped(scope: str, name: str) -> str:
-    return f"{scope}: {name}" if scope else name
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _step(placed: Placed, scope: str, kind: str, index: int) -> dict[str, str]:
+    if kind == "partition":
+        return {kind: placed.report.partitions[index].name}
+    if kind == "copy":
+        copy = placed.report.copies[index]
+        return {kind: copy.value, "source": copy.source, "target": copy.target}
+    return {kind: placed.graphs[scope].nodes[index].name}

@@ -4,6 +4,9 @@ A value that is an output can't be fused away, which changes what optimisation m
 So values are made outputs in groups, and if none of them differs although the model's outputs do,
 one at a time, by halving. Values inside bodies of If, Loop and Scan can't become outputs: such a
 node is compared as a whole.
+
+Errors add up on their way through a model. So that a node is judged by its own, it can also be
+isolated: side A runs it as a model of one node on what side B has there.
 """
 
 from __future__ import annotations
@@ -17,11 +20,13 @@ from ep_core.errors import EpError
 from ep_core.graph import Graph, Node, ValueInfo
 from ep_core.loading.load import load_model
 from ep_tools.differences import Difference, compare_values
+from ep_tools.layers_values import NodeValue, live_values, one_node_model, values_of
+from ep_tools.outputs import OutputSummary, summarise
 from ep_tools.progress import Progress
 from ep_tools.requests import Tolerance
 from ep_tools.sessions import Session
 
-__all__ = ["Layer", "LayerReport", "compare_layers"]
+__all__ = ["Layer", "LayerReport", "Opener", "compare_layers"]
 
 Opener = Callable[[bytes], Session]
 
@@ -64,30 +69,27 @@ class LayerReport:
     Attributes:
         notes: what the reader has to know about how it was found, in sentences.
         failures: results that couldn't be compared, with the reason.
+        inputs: what side B gives the first node that differs.
+        isolated: every node had the inputs of side B.
     """
 
     layers: tuple[Layer, ...]
     first: Layer | None
     notes: tuple[str, ...]
     failures: Mapping[str, str]
+    inputs: tuple[OutputSummary, ...] = ()
+    isolated: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
         return {
+            "isolated": self.isolated,
             "first": None if self.first is None else self.first.to_json(),
+            "first_inputs": [summary.to_json() for summary in self.inputs],
             "notes": list(self.notes),
             "failures": dict(self.failures),
             "values": [layer.to_json() for layer in self.layers],
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A result of a node of the main graph."""
-
-    index: int
-    node: Node
-    name: str
 
 
 def compare_layers(
@@ -97,6 +99,8 @@ def compare_layers(
     tolerance: Tolerance,
     differing: Sequence[str],
     progress: Progress,
+    *,
+    isolate: bool = False,
 ) -> LayerReport:
     """Compare the results of all nodes that the model's outputs depend on.
 
@@ -107,12 +111,14 @@ def compare_layers(
         tolerance: what counts as agreement.
         differing: outputs, or members of outputs, that are known to differ.
         progress: told how many values are done.
+        isolate: give each node of side A the inputs that it has on side B.
 
     Raises:
         EpError: the model can't be loaded, or is too large to be written out again.
     """
     graph = load_model(model).graph
-    search = _Search(graph, openers, feeds, tolerance)
+    kind = _IsolatedSearch if isolate else _Search
+    search = kind(graph, openers, feeds, tolerance)
     values = search.values
     done = 0
     for start in range(0, len(values), GROUP_SIZE):
@@ -122,13 +128,20 @@ def compare_layers(
         progress.update(done, len(values), f"{done} of {len(values)} values")
     first = next((layer for layer in search.layers if not layer.difference.agrees), None)
     notes = _notes(graph, search)
-    if first is None and differing:
+    if first is None and differing and isolate:
+        notes.append(
+            "No node differs by itself: small errors add up, or nodes that are fused differ. "
+            "Without --isolate the model is compared as it runs."
+        )
+    elif first is None and differing:
         first = search.halve(differing, progress)
         notes.append(
             "No result differs while its neighbours are outputs too, which keeps nodes from "
             "being fused; so the first one was looked for with one output at a time."
         )
-    return LayerReport(tuple(search.layers), first, tuple(notes), search.failures)
+    inputs = () if first is None else search.inputs_of(first)
+    layers = tuple(search.layers)
+    return LayerReport(layers, first, tuple(notes), search.failures, inputs, isolate)
 
 
 def _notes(graph: Graph, search: _Search) -> list[str]:
@@ -165,14 +178,23 @@ class _Search:
         self._tolerance = tolerance
         self.layers: list[Layer] = []
         self.failures: dict[str, str] = {}
-        self.values = _live_values(graph, graph.output_names)
+        self.values = live_values(graph, graph.output_names)
 
     @property
     def gave_up(self) -> bool:
         """True once so much has failed that trying more of it is a waste."""
         return len(self.failures) >= _MOST_FAILURES
 
-    def compare(self, group: Sequence[Value]) -> None:
+    def inputs_of(self, layer: Layer) -> tuple[OutputSummary, ...]:
+        """What a node reads on side B, in figures; nothing if that can't be found out."""
+        node = self._graph.nodes[layer.index]
+        try:
+            found = values_of(self._graph, node.reads, self._openers[1], self._feeds)
+        except EpError:
+            return ()
+        return tuple(entry for name, value in found.items() for entry in summarise(name, value))
+
+    def compare(self, group: Sequence[NodeValue]) -> None:
         """Compare values that are outputs together; if that fails, look for those it fails for."""
         if self.gave_up or not group:
             return
@@ -189,7 +211,7 @@ class _Search:
     def halve(self, differing: Sequence[str], progress: Progress) -> Layer | None:
         """Find the first value that differs as the only output, if later ones do too."""
         names = [name for name in self._graph.output_names if _is_part(differing, name)]
-        values = _live_values(self._graph, names[:1])
+        values = live_values(self._graph, names[:1])
         low, high = 0, len(values) - 1
         found = None
         steps = max(1, high.bit_length() + 1)
@@ -208,14 +230,14 @@ class _Search:
             progress.update(step, steps, f"output {values[middle].name}")
         return found
 
-    def _first_difference(self, value: Value) -> Layer | None:
+    def _first_difference(self, value: NodeValue) -> Layer | None:
         try:
             layers = self._compared([value])
         except EpError:
             return None
         return next((layer for layer in layers if not layer.difference.agrees), None)
 
-    def _compared(self, group: Sequence[Value]) -> list[Layer]:
+    def _compared(self, group: Sequence[NodeValue]) -> list[Layer]:
         infos = tuple(self._graph.values.get(value.name, ValueInfo(value.name)) for value in group)
         model = self._graph.replace(outputs=infos).to_model().SerializeToString()
         (left, ours), (right, others) = (
@@ -228,12 +250,43 @@ class _Search:
         ]
 
     def _run(
-        self, opener: Opener, model: bytes, group: Sequence[Value]
+        self, opener: Opener, model: bytes, group: Sequence[NodeValue]
     ) -> tuple[list[Any], list[str]]:
         session = opener(model)
         try:
             values = session.run(None, self._feeds)
             return values, [_provider_of(session, value.node.name) for value in group]
+        finally:
+            session.close()
+
+
+class _IsolatedSearch(_Search):
+    """Compares nodes that have the same inputs on both sides."""
+
+    def _compared(self, group: Sequence[NodeValue]) -> list[Layer]:
+        graph = self._graph
+        names = dict.fromkeys(n for value in group for n in (*value.node.reads, value.name))
+        known = values_of(graph, names, self._openers[1], self._feeds)
+        layers = []
+        for value in group:
+            model = one_node_model(graph, value)
+            feeds = {info.name: known[info.name] for info in model.inputs}
+            mine, provider = self._run_alone(model, value, feeds)
+            layers += [
+                Layer(value.index, value.node.name, value.node.op_type, (provider, ""), difference)
+                for difference in compare_values(
+                    value.name, mine, known[value.name], self._tolerance
+                )
+            ]
+        return layers
+
+    def _run_alone(
+        self, graph: Graph, value: NodeValue, feeds: Mapping[str, Any]
+    ) -> tuple[Any, str]:
+        session = self._openers[0](graph.to_model().SerializeToString())
+        try:
+            (result,) = session.run(None, feeds)
+            return result, _provider_of(session, value.node.name)
         finally:
             session.close()
 
@@ -245,20 +298,6 @@ def _provider_of(session: Session, node: str) -> str:
         return session.get_placement().provider_of(node)
     except KeyError:
         return "fused"
-
-
-def _live_values(graph: Graph, outputs: Sequence[str]) -> list[Value]:
-    """Results of the nodes that the outputs depend on, in topological order."""
-    needed = set(outputs)
-    live: list[Value] = []
-    for index in range(len(graph.nodes) - 1, -1, -1):
-        node = graph.nodes[index]
-        if needed.isdisjoint(node.outputs):
-            continue
-        needed.update(node.reads)
-        results = [Value(index, node, name) for name in node.outputs if name]
-        live.extend(reversed(results))
-    return live[::-1]
 
 
 def _is_part(names: Sequence[str], output: str) -> bool:

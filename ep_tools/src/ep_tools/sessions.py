@@ -20,6 +20,8 @@ __all__ = [
     "by_name",
     "onnxruntime_module",
     "open_session",
+    "provider_options",
+    "session_options",
 ]
 
 _ERRORS_ONLY = 3
@@ -52,6 +54,20 @@ def open_session(request: SessionRequest, model: Model | None = None) -> Inferen
     Raises:
         EpError: the model, a provider or an option is no good.
     """
+    return InferenceSession(
+        request.model if model is None else model,
+        sess_options=session_options(request),
+        providers=request.providers,
+        provider_options=provider_options(request),
+    )
+
+
+def session_options(request: SessionRequest) -> SessionOptions:
+    """Return the settings that a request stands for.
+
+    Raises:
+        OptionError: one is no good, or is given twice.
+    """
     options = SessionOptions()
     options.graph_optimization_level = GraphOptimizationLevel(request.level)
     options.intra_op_num_threads = request.intra_op_num_threads
@@ -59,12 +75,7 @@ def open_session(request: SessionRequest, model: Model | None = None) -> Inferen
         options.add_free_dimension_override_by_name(name, length)
     # The placement, which the session would log a warning of, is part of what we print.
     options.log_severity_level = _ERRORS_ONLY
-    return InferenceSession(
-        request.model if model is None else model,
-        sess_options=options,
-        providers=request.providers,
-        provider_options=_provider_options(request),
-    )
+    return options
 
 
 def by_name(flag: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
@@ -81,8 +92,12 @@ def by_name(flag: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _provider_options(request: SessionRequest) -> list[dict[str, str]] | None:
-    """One dict per provider, in the order of the providers; None if there are no options."""
+def provider_options(request: SessionRequest) -> list[dict[str, str]] | None:
+    """One dict per provider, in the order of the providers; None if there are no options.
+
+    Raises:
+        OptionError: an option is for a provider that the request doesn't name.
+    """
     if not request.provider_options:
         return None
     names = request.providers or []

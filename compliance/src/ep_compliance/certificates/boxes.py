@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ep_compliance.cases.signatures import Formal, Signature
-from ep_core.discovery.certificate_file import CertificateRow
+from ep_core.certificates.file import CertificateRow
 from ep_core.errors import CertificateError
 
 __all__ = ["Box", "Layout", "beyond"]

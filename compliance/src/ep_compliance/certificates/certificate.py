@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ep_compliance.running.results import Results
+from ep_core.certificates.content import content_hash
+from ep_core.certificates.file import read_certificate
+from ep_core.certificates.lookup import numerics_options
 from ep_core.contracts import API_VERSION, ProviderInfo
-from ep_core.discovery.certificate import content_hash, numerics_options
-from ep_core.discovery.certificate_file import read_certificate
 from ep_core.discovery.options import parse_options
 from ep_core.errors import CertificateError
 
@@ -52,6 +53,7 @@ def certificate_of(
         "date": results.date,
         "options": numerics_options(info, parse_options(info, results.target.options)),
         "waivers": [waiver.record for waiver in sorted(results.waivers, key=lambda w: w.id)],
+        "overrides": [item.record for item in sorted(results.overrides, key=lambda o: o.case_id)],
         "rows": [row.record for row in rows],
     }
 

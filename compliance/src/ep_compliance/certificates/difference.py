@@ -14,7 +14,7 @@ from typing import Any
 from ep_compliance.cases.signatures import signatures_of
 from ep_compliance.certificates.boxes import Box, Layout, beyond
 from ep_compliance.certificates.grants import Operator, operator_name, type_words
-from ep_core.discovery.certificate_file import Certificate, CertificateRow, read_certificate
+from ep_core.certificates.file import Certificate, CertificateRow, read_certificate
 from ep_core.errors import CertificateError
 
 __all__ = [

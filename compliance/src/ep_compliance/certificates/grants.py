@@ -13,7 +13,7 @@ import onnx.defs
 
 from ep_compliance.cases.recorded.operators import OPERATORS
 from ep_compliance.cases.signatures import ONNX_DOMAINS, Signature, signature_of, signatures_of
-from ep_core.discovery.certificate_file import CertificateRow
+from ep_core.certificates.file import CertificateRow
 from ep_core.types import DataType
 
 __all__ = [

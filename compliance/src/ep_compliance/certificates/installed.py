@@ -8,9 +8,14 @@ from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any
 
+from ep_core.certificates.file import Certificate, read_certificate
+from ep_core.certificates.lookup import (
+    misfit_of,
+    numerics_options,
+    shipped_certificates,
+    user_certificates,
+)
 from ep_core.contracts import ProviderInfo
-from ep_core.discovery.certificate import _misfit, _of_user, _shipped, numerics_options
-from ep_core.discovery.certificate_file import Certificate, read_certificate
 from ep_core.errors import CertificateError
 from ep_core.types import DeviceInfo
 
@@ -56,7 +61,7 @@ class Installed:
 
         Files that can't be read are among them.
         """
-        paths = [*_shipped(self.distribution), *_of_user()]
+        paths = [*shipped_certificates(self.distribution), *user_certificates()]
         found = [self.judge(path) for path in paths]
         return [item for item in found if self._is_ours(item)]
 
@@ -71,7 +76,7 @@ class Installed:
             return Candidate(path, certificate, misfit)
         numerics = numerics_options(self.info, self.options)
         try:
-            misfit = _misfit(certificate, self.distribution, self.device, numerics)
+            misfit = misfit_of(certificate, self.distribution, self.device, numerics)
         except CertificateError as error:
             misfit = str(error)
         return Candidate(path, certificate, misfit or self.objection(path))

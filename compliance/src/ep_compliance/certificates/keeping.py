@@ -11,7 +11,7 @@ from ep_compliance.cases.case import Level
 from ep_compliance.certificates.certificate import file_name, write_certificate
 from ep_compliance.certificates.installed import Installed
 from ep_compliance.certificates.signing import signature_path
-from ep_core.discovery.certificate_file import Certificate
+from ep_core.certificates.file import Certificate
 from ep_core.errors import CertificateError
 
 __all__ = ["Placed", "place"]

@@ -36,7 +36,7 @@ _SILENT = (Outcome.UNSUPPORTED, Outcome.QUARANTINED)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Nodes that are granted; see `ep_core.discovery.certificate_file.CertificateRow`.
+    """Nodes that are granted; see `ep_core.certificates.file.CertificateRow`.
 
     Attributes:
         dtypes: names of element types by type parameter, for tables.
@@ -109,13 +109,13 @@ def granted_rows(pairs: Iterable[tuple[Job, Verdict]]) -> list[Row]:
     """Return the rows that a run grants, in a fixed order.
 
     An operator of one schema version, with one choice of types, is granted if none of its cases
-    went wrong and one at least passed. A waived case counts as passed, and the row says so.
+    went wrong and one at least passed. A waived case does no harm, and the row says so.
     """
     collected = _collected(pairs)
     unknown = _unknown_outputs(collected)
     by_operator: dict[_Operator, list[_Box]] = {}
     for (operator, dtypes), shown in collected.items():
-        if shown.good and not shown.bad:
+        if shown.good > shown.waived and not shown.bad:
             box = _Box(
                 tuple((name, frozenset([text])) for name, text in dtypes),
                 _closed(shown.inputs, _formals(operator, "inputs")),

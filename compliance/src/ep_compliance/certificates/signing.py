@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ep_core.discovery.certificate_file import read_certificate
+from ep_core.certificates.file import read_certificate
 from ep_core.errors import CertificateError, NotSupportedError
 
 if TYPE_CHECKING:

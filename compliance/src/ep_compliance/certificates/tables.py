@@ -19,7 +19,7 @@ from ep_compliance.certificates.grants import (
     type_words,
     types_text,
 )
-from ep_core.discovery.certificate_file import Certificate
+from ep_core.certificates.file import Certificate
 
 __all__ = [
     "SupportTable",

@@ -19,8 +19,8 @@ from ep_compliance.commands.comparing import (
     say_difference,
 )
 from ep_compliance.commands.output import say, say_json
+from ep_core.certificates.file import read_certificate
 from ep_core.contracts import Command
-from ep_core.discovery.certificate_file import read_certificate
 from ep_core.hookspecs import hookimpl
 
 __all__ = ["CertificateCommand", "ep_commands"]

@@ -17,7 +17,7 @@ from ep_compliance.certificates.grants import (
 from ep_compliance.certificates.signing import signature_path
 from ep_compliance.certificates.tables import version_runs
 from ep_compliance.commands.output import say, say_json
-from ep_core.discovery.certificate_file import Certificate, CertificateRow, read_certificate
+from ep_core.certificates.file import Certificate, CertificateRow, read_certificate
 from ep_core.errors import CertificateError, did_you_mean
 
 __all__ = ["show"]
@@ -41,7 +41,7 @@ def show(path: Path, pattern: str, *, as_json: bool) -> int:
         if isinstance(value, list):
             say(f"{name:13} {len(value) or 'none'}")
             for item in value:
-                say(f"  {_waiver(item)}")
+                say(f"  {_exception(item)}")
         elif isinstance(value, dict):
             say(f"{name:13} {', '.join(f'{k}={v}' for k, v in value.items()) or 'defaults'}")
         else:
@@ -64,6 +64,7 @@ def _facts(certificate: Certificate, path: Path) -> dict[str, Any]:
         "date": certificate.date,
         "options": dict(certificate.options),
         "waivers": list(certificate.waivers),
+        "overrides": list(certificate.overrides),
         "kit": certificate.kit_version,
         "provider API": " to ".join(
             ".".join(map(str, end)) for end in (certificate.api_from, certificate.api_until)
@@ -75,9 +76,12 @@ def _facts(certificate: Certificate, path: Path) -> dict[str, Any]:
     }
 
 
-def _waiver(item: object) -> str:
+def _exception(item: object) -> str:
+    """A waiver or an override on one line."""
     if not isinstance(item, dict):
         return str(item)
+    if "case" in item:
+        return f"{item['case']}: {item.get('reason')}"
     reason = f"{item.get('id')}: {item.get('reason')}"
     return f"{reason} ({item.get('owner')}, until {item.get('expires')})"
 

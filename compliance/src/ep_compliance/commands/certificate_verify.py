@@ -10,7 +10,7 @@ from typing import Any
 from ep_compliance.certificates.installed import Candidate, Installed
 from ep_compliance.certificates.signing import read_trusted, untrusted
 from ep_compliance.commands.output import say, say_json
-from ep_core.discovery.certificate_file import read_certificate
+from ep_core.certificates.file import read_certificate
 from ep_core.discovery.options import parse_options, select_device
 from ep_core.discovery.registry import registry
 from ep_core.errors import CertificateError

@@ -16,8 +16,8 @@ from ep_compliance.commands.comparing import check_same_provider, say_difference
 from ep_compliance.commands.output import say
 from ep_compliance.running.certification import Plan
 from ep_compliance.running.results import Results
+from ep_core.certificates.lookup import user_folder
 from ep_core.contracts import ProviderInfo
-from ep_core.discovery.certificate import user_folder
 from ep_core.discovery.options import parse_options
 from ep_core.discovery.registry import registry
 from ep_core.errors import CertificateError, OptionError

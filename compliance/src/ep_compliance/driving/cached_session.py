@@ -21,8 +21,8 @@ from ep_compliance.driving.bench import Bench
 from ep_compliance.driving.findings import Broken, NotClaimed, text_of
 from ep_compliance.driving.values import same_bits
 from ep_compliance.driving.weighted import Weighted
+from ep_core.certificates.grants import CertificatePolicy
 from ep_core.contracts import Value
-from ep_core.discovery.certificate import CertificatePolicy
 from ep_core.discovery.registry import registry
 from ep_core.errors import EpError
 from ep_core.levels import GraphOptimizationLevel

@@ -23,7 +23,7 @@ from ep_compliance.running.outcomes import Verdict
 from ep_compliance.running.results import Results
 from ep_compliance.running.runner import run_jobs
 from ep_compliance.running.waivers import Waiver, apply_waivers
-from ep_core.discovery.certificate import content_hash
+from ep_core.certificates.content import content_hash
 from ep_core.types import DeviceInfo
 
 __all__ = ["Plan", "certify"]

@@ -167,7 +167,7 @@ class Run:
                     return
                 case_seconds, check_seconds = self._limits
                 limit = check_seconds if isinstance(job, Check) else case_seconds
-                if job.level is Level.SOAK:
+                if isinstance(job, Check) and job.level is Level.SOAK:
                     limit = max(limit, SOAK_SECONDS)
                 verdict = keeper.do(job, limit, self._overrides.get(job.id))
                 if verdict is None:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from ep_core.certificates.content import content_hash
 from ep_core.contracts import ExecutionProvider
-from ep_core.discovery.certificate import content_hash
 from ep_core.discovery.verdicts import required_versions
 from ep_core.errors import NotSupportedError
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ep_tools.commands.bench import BenchCommand
+from ep_tools.commands.check import CheckCommand
 from ep_tools.commands.compare import CompareCommand
+from ep_tools.commands.dump import DumpCommand
 from ep_tools.commands.explain import ExplainCommand
 from ep_tools.commands.info import InfoCommand
+from ep_tools.commands.profile import ProfileCommand
 from ep_tools.commands.providers import ProvidersCommand
 from ep_tools.commands.run import RunCommand
 
@@ -23,4 +26,7 @@ BUILT_IN: tuple[Command, ...] = (
     ExplainCommand(),
     BenchCommand(),
     CompareCommand(),
+    ProfileCommand(),
+    CheckCommand(),
+    DumpCommand(),
 )

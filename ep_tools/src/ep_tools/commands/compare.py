@@ -25,6 +25,8 @@ examples:
   ep compare model.onnx cpu onnxruntime
   ep compare model.onnx level:0 level:99 --rtol 1e-5
   ep compare model.onnx simulator,cpu cpu --layers --input x=photo.png
+  ep compare model.onnx simulator,cpu cpu --isolate
+  ep compare model.onnx simulator,cpu cpu --reduce small.onnx
 
 exit codes:
   0 all outputs agree, 1 they don't, or an error (which stderr tells)
@@ -54,6 +56,18 @@ class CompareCommand:
             action="store_true",
             help="compare the result of every node as well, and find the first that differs",
         )
+        parser.add_argument(
+            "--isolate",
+            action="store_true",
+            help="as --layers, but A runs each node by itself, on what B has there, so that errors "
+            "don't add up",
+        )
+        parser.add_argument(
+            "--reduce",
+            metavar="OUT.onnx",
+            help="as --layers, and save the smallest model found that still differs, with its "
+            "inputs in OUT.npz; needs ep-compliance",
+        )
         arguments.add_providers(parser)
         arguments.add_level(parser)
         arguments.add_json(parser)
@@ -66,6 +80,8 @@ class CompareCommand:
             feeds=arguments.feed_request(args, fill=True),
             sides=(args.side_a, args.side_b),
             tolerance=arguments.tolerance(args),
-            layers=args.layers,
+            layers=args.layers or args.isolate or args.reduce is not None,
+            isolate=args.isolate,
+            reduce=args.reduce,
         )
         return compare_sides(request, as_json=args.json)

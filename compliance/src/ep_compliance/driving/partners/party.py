@@ -19,6 +19,7 @@ from ep_compliance.driving.partners.guest import Guest
 from ep_compliance.driving.partners.host import HostPartner, OnRun
 from ep_compliance.driving.partners.mixed import Mixed
 from ep_compliance.driving.partners.sketches import DEVICE, HOST, TESTED, sketch, verb_of
+from ep_core.certificates.grants import CertificatePolicy
 from ep_core.contracts import (
     API_VERSION,
     ExecutionProvider,
@@ -27,7 +28,6 @@ from ep_core.contracts import (
     ProviderFactory,
     ProviderInfo,
 )
-from ep_core.discovery.certificate import CertificatePolicy
 from ep_core.discovery.registry import registry
 from ep_core.errors import EpError
 from ep_core.hookspecs import hookimpl

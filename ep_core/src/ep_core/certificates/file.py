@@ -42,10 +42,11 @@ class Certificate:
     """One certificate file: what it is bound to, and the rows it grants.
 
     Attributes:
-        content_hash: of the distribution, see `ep_core.discovery.certificate.content_hash`.
+        content_hash: of the distribution, see `ep_core.certificates.content.content_hash`.
         api_from, api_until: versions of the provider API it holds for, both ends included.
         device_fingerprint: `DeviceInfo.fingerprint` of the device it was made on.
-        kit_version, cases_hash, results_hash, waivers: how it came about, for a person to read.
+        kit_version, cases_hash, results_hash: how it came about, for a person to read.
+        waivers, overrides: likewise; failures and inaccuracies that were let through.
         level: how thorough the run was: `mustpass`, `full` or `soak`.
         date: the day it was made, as `2030-12-31`.
         options: the provider's options that bear on numerics, with their values as text.
@@ -65,6 +66,7 @@ class Certificate:
     date: str
     options: Mapping[str, Any]
     waivers: tuple[Any, ...]
+    overrides: tuple[Any, ...]
     rows: tuple[CertificateRow, ...]
 
     @cached_property
@@ -102,6 +104,7 @@ def read_certificate(path: Path) -> Certificate:
     rows = enumerate(values["rows"])
     values["rows"] = tuple(_row(row, f"{where}: rows[{i}]") for i, row in rows)
     values["waivers"] = tuple(values["waivers"])
+    values["overrides"] = tuple(values["overrides"])
     return Certificate(**values)
 
 

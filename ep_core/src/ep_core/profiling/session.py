@@ -1,0 +1,183 @@
+"""How a session is made and run with profiling on, and with it off."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ep_core.artifacts.cache import ArtifactCache
+from ep_core.compiler import Compiler
+from ep_core.contracts import ExecutionProvider, Value
+from ep_core.errors import OptionError
+from ep_core.executor import ContextPool, Terminable
+from ep_core.graph import Graph
+from ep_core.options import SessionOptions
+from ep_core.partition import Candidate, Partitioning
+from ep_core.plan import Plan, Scratch
+from ep_core.profiling.provider import WatchedProvider
+from ep_core.profiling.steps import timed_plan
+from ep_core.profiling.trace import Trace
+
+__all__ = ["Profiler", "start_profiler"]
+
+_LOG = logging.getLogger("ep_core")
+
+
+class Profiler:
+    """The parts of a session that are other ones when it is profiled.
+
+    This class is for a session that isn't: nothing is wrapped, nothing is timed.
+    """
+
+    def phase(self, name: str) -> None:
+        """A new phase of making the session begins; an empty name ends the last."""
+
+    def watch(self, candidates: list[Candidate]) -> list[Candidate]:
+        """The candidates to go on with."""
+        return candidates
+
+    def compiler(self, candidates: Sequence[Candidate], cache: ArtifactCache | None) -> Compiler:
+        """The session's compiler."""
+        return Compiler(candidates, cache)
+
+    def contexts(
+        self, providers: Sequence[ExecutionProvider], scratch: Sequence[Scratch]
+    ) -> ContextPool:
+        """What runs the session's plan."""
+        return ContextPool(providers, scratch)
+
+    @property
+    def started_ns(self) -> int:
+        """When it began, by `time.monotonic_ns`; OptionError without profiling."""
+        raise _not_profiled()
+
+    def end(self) -> str:
+        """Write the trace and return its path; OptionError without profiling."""
+        raise _not_profiled()
+
+    def discard(self) -> None:
+        """The session can't be made: leave nothing behind."""
+
+    def close(self) -> None:
+        """The session ends: write the trace, if nobody has."""
+
+
+def start_profiler(options: SessionOptions) -> Profiler:
+    """Return the profiler that the options ask for.
+
+    Raises:
+        OptionError: the trace can't be written where it should be.
+    """
+    return _On(Trace(options.profile_file_prefix)) if options.enable_profiling else Profiler()
+
+
+def _not_profiled() -> OptionError:
+    return OptionError(
+        "the session isn't profiled",
+        fix="Set SessionOptions.enable_profiling before the session is created.",
+    )
+
+
+class _On(Profiler):
+    """Profiling is on."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._began = time.perf_counter_ns()
+        self._phase = ""
+        self._numbers = itertools.count(1)
+
+    def phase(self, name: str) -> None:
+        now = time.perf_counter_ns()
+        if self._phase:
+            self._trace.add(self._phase, "session", self._began, now)
+        self._began = now
+        self._phase = name
+
+    def watch(self, candidates: list[Candidate]) -> list[Candidate]:
+        return [
+            replace(item, provider=WatchedProvider(item.name, item.provider, self._trace))
+            for item in candidates
+        ]
+
+    def compiler(self, candidates: Sequence[Candidate], cache: ArtifactCache | None) -> Compiler:
+        self._compiler = _TimedCompiler(candidates, cache, trace=self._trace)
+        return self._compiler
+
+    def contexts(
+        self, providers: Sequence[ExecutionProvider], scratch: Sequence[Scratch]
+    ) -> ContextPool:
+        return _TimedPool(providers, scratch, self._trace, self._numbers, self._compiler)
+
+    @property
+    def started_ns(self) -> int:
+        return self._trace.started_ns
+
+    def end(self) -> str:
+        return self._trace.write()
+
+    def discard(self) -> None:
+        self._trace.discard()
+
+    def close(self) -> None:
+        try:
+            self._trace.write()
+        except OptionError as error:
+            _LOG.warning("%s", error)
+
+
+@dataclass(kw_only=True)
+class _TimedCompiler(Compiler):
+    """Times what it does for each graph, and makes plans whose steps are timed."""
+
+    trace: Trace
+
+    def compile(self, graph: Graph, scope: str = "") -> Plan:
+        with self.trace.span(f"place and compile {scope or graph.name}", "compile"):
+            plan = super().compile(graph, scope)
+        return self.timed(plan, scope)
+
+    def timed(self, plan: Plan, scope: str) -> Plan:
+        """The plan of a graph that was compiled, with its steps timed."""
+        report = self.report()
+        return timed_plan(
+            plan,
+            scope,
+            [part for part in report.partitions if part.scope == scope],
+            {placed.node: placed.cost for placed in report.nodes[scope]},
+            {candidate.name: candidate.provider for candidate in self.candidates},
+            self.trace,
+        )
+
+    def _place(self, graph: Graph, refusals: dict[tuple[str, str], str]) -> Partitioning:
+        with self.trace.span("place", "placement", nodes=len(graph.nodes)):
+            return super()._place(graph, refusals)
+
+
+class _TimedPool(ContextPool):
+    """Times each run as a whole, and the steps of plans that were made for memory that is bound."""
+
+    def __init__(
+        self,
+        providers: Sequence[ExecutionProvider],
+        scratch: Sequence[Scratch],
+        trace: Trace,
+        numbers: Iterator[int],
+        compiler: _TimedCompiler,
+    ) -> None:
+        super().__init__(providers, scratch)
+        self._trace = trace
+        self._numbers = numbers
+        self._compiler = compiler
+        self._timed: dict[int, tuple[Plan, Plan]] = {}
+
+    def run(self, plan: Plan, inputs: Sequence[Value], options: Terminable | None) -> list[Value]:
+        if id(plan) not in self._timed:
+            # The plan itself is kept too, so that no other one gets its identity.
+            self._timed[id(plan)] = (plan, self._compiler.timed(plan, ""))
+        _, timed = self._timed[id(plan)]
+        with self._trace.span(f"run {next(self._numbers)}", "run"):
+            return super().run(timed, inputs, options)

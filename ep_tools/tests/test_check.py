@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import onnx
+import onnx.parser
+import pytest
+
+from ep_core.contracts import API_VERSION, ProviderInfo
+from ep_core.hookspecs import hookimpl
+from ep_core.types import DeviceInfo
+from ep_tools.check_timing import Measured
+from ep_tools.cli import main
+
+pytestmark = pytest.mark.usefixtures("providers")
+
+CHAIN = """
+    <ir_version: 9, opset_import: ["" : 20]>
+    chain (float[3] x) => (float[3] y) { a = Abs (x)  b = Mul (a, x)  y = Abs (b) }
+"""
+PRODUCTS = """
+    <ir_version: 9, opset_import: ["" : 20]>
+    products (float[3] x) => (float[3] y) { a = Mul (x, x)  y = Mul (a, x) }
+"""
+
+
+@pytest.fixture
+def cpu(providers):
+    """A CPU provider to fall to: the reference under that name."""
+    base = type(providers.factory("reference"))
+    info = ProviderInfo(name="cpu", version="1.0", api_version=API_VERSION)
+
+    def devices(self):
+        return [DeviceInfo("cpu", "0", "cpu")]
+
+    factory = type("CpuFactory", (base,), {"info": info, "devices": devices})()
+
+    @hookimpl
+    def ep_provider_factory():
+        return factory
+
+    providers.register(SimpleNamespace(ep_provider_factory=ep_provider_factory), name="cpu")
+    yield factory
+    providers.unregister("cpu")
+
+
+def check(capsys, code: int, *arguments: str):
+    assert main(["check", *arguments, "--json"]) == code
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    return json.loads(shown.out)
+
+
+def test_all_nodes_on_one_provider(model, capsys):
+    document = check(capsys, 0, model(CHAIN), "--providers", "reference")
+    assert document["runs"] is True
+    assert document["ir_version"] == 9
+    assert document["opsets"] == {"ai.onnx": 20}
+    assert document["verdict"] == ("All 3 nodes run on reference, in one partition without copies.")
+    assert document["not_run"] == []
+
+
+@pytest.mark.usefixtures("cpu")
+def test_nodes_that_fall_to_the_cpu(model, capsys):
+    document = check(capsys, 1, model(CHAIN), "--providers", "skewed")
+    assert document["verdict"] == (
+        "2 of 3 nodes fall to cpu: Abs_0 (Abs) and Abs_2 (Abs). "
+        "The model runs in 3 partitions without copies."
+    )
+    assert document["not_run"] == [
+        {
+            "provider": "skewed",
+            "reason": "operator Abs has no kernel",
+            "nodes": ["Abs_0", "Abs_2"],
+        }
+    ]
+    assert (document["partitions"], document["copies"]) == (3, 0)
+
+
+@pytest.mark.usefixtures("cpu")
+def test_a_provider_that_is_named_may_take_what_is_left(model, capsys):
+    document = check(capsys, 0, model(CHAIN), "--providers", "skewed,cpu")
+    assert document["verdict"] == (
+        "Of 3 nodes cpu runs 2 and skewed runs 1, in 3 partitions without copies."
+    )
+    assert [item["provider"] for item in document["not_run"]] == ["skewed"]
+
+
+@pytest.mark.usefixtures("cpu")
+def test_no_node_where_it_should_be(model, capsys):
+    text = PRODUCTS.replace("Mul (x, x)", "Abs (x)").replace("Mul (a, x)", "Abs (a)")
+    document = check(capsys, 1, model(text), "--providers", "skewed", "--level", "0")
+    assert document["verdict"] == (
+        "None of the 2 nodes runs on a provider that was named: all fall to cpu."
+    )
+
+
+def test_nodes_that_nobody_runs(model, capsys):
+    document = check(capsys, 1, model(CHAIN), "--providers", "skewed")
+    assert document["runs"] is False
+    assert document["verdict"].startswith("The model can't run: 2 node(s)")
+    assert "operator Abs has no kernel" in document["verdict"]
+    assert document["partitions"] is None
+
+
+def test_uncertified_nodes_are_told_with_the_way_out(model, capsys, monkeypatch):
+    monkeypatch.setenv("EP_CERTIFICATE_POLICY", "enforce")
+    document = check(capsys, 1, model(CHAIN), "--providers", "reference")
+    assert "reference: uncertified" in document["verdict"]
+
+
+def test_a_model_that_is_too_new(model, tmp_path, capsys):
+    path = model(CHAIN)
+    proto = onnx.load(path)
+    proto.ir_version = onnx.IR_VERSION + 1
+    onnx.save(proto, path)
+    assert main(["check", path, "--providers", "reference"]) == 1
+    assert f"IR version {onnx.IR_VERSION + 1}" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("cpu")
+def test_lines(model, capsys):
+    assert main(["check", model(CHAIN), "--providers", "skewed"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "format     IR version 9, opset ai.onnx 20"
+    assert "not on     skewed: operator Abs has no kernel" in lines
+    assert lines[-1].startswith("2 of 3 nodes fall to cpu")
+
+
+@pytest.mark.usefixtures("cpu")
+def test_measuring_runs_both_sides(model, capsys, monkeypatch):
+    monkeypatch.setattr("ep_tools.check_timing._SECONDS", 0.2)
+    document = check(capsys, 0, model(PRODUCTS), "--providers", "skewed", "--measure")
+    measured = document["measured"]
+    assert measured["seconds"] > 0
+    assert measured["seconds_on_cpu_alone"] > 0
+    assert "the CPU alone" in measured["text"] or "The CPU alone" in measured["text"]
+    document = check(capsys, 0, model(PRODUCTS), "--providers", "cpu", "--measure")
+    assert document["measured"]["seconds_on_cpu_alone"] is None
+
+
+def test_what_is_only_supposed_cannot_be_measured(model, capsys):
+    assert main(["check", model(CHAIN), "--what-if", "x.json", "--measure"]) == 1
+    assert "--measure" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("measured", "words"),
+    [
+        (Measured(3e-3, 1e-3, 2.5, 3.5), "The CPU alone is faster: 1.00 ms against 3.00 ms, 3 "),
+        (Measured(1e-3, 3e-3, 0.3, 0.4), "It is 3 times as fast as the CPU alone"),
+        (Measured(1e-3, 1.1e-3, 0.8, 1.2), "no faster and no slower"),
+        (Measured(1e-3), "the CPU alone is what was asked for"),
+    ],
+)
+def test_words_for_times(measured, words):
+    assert words in measured.text
