@@ -82,6 +82,7 @@ class Builder:
     counter: list[int]
     values: list[Value] = field(default_factory=list)
     depth: int = 0
+    opsets: list[int] = field(default_factory=lambda: [14])
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     initializers: list[onnx.TensorProto] = field(default_factory=list)
     own: list[Value] = field(default_factory=list)
@@ -288,6 +289,7 @@ class Builder:
                 self.emit("Identity", [value.name], S, value.shape)
             else:
                 self.emit("Equal", [value.name, self.alike(value).name], B, value.shape)
+                self.opsets.append(19)  # the first that has Equal for strings
 
     def sequence(self) -> None:
         held = self.pick(F, I, sequence=True)
@@ -313,7 +315,7 @@ class Builder:
     # ------------------------------------------------------------ control flow
 
     def inner(self) -> Builder:
-        return Builder(self.rng, self.counter, list(self.values), self.depth + 1)
+        return Builder(self.rng, self.counter, list(self.values), self.depth + 1, self.opsets)
 
     def grow(self, count: int) -> None:
         for _ in range(count):
@@ -492,9 +494,10 @@ def random_model(seed: int, *, most_steps: int = 20) -> RandomModel:
         [value.info(typed=builder.chance(0.5)) for value in outputs],
         builder.initializers,
     )
+    opset = max(builder.choose([14, 17, 19, 21]), *builder.opsets)
     model = helper.make_model(
         graph,
-        opset_imports=[helper.make_opsetid("", builder.choose([14, 17, 19, 21]))],
+        opset_imports=[helper.make_opsetid("", opset)],
         ir_version=9,
     )
     return RandomModel(model, inputs, defaults)

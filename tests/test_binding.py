@@ -4,6 +4,7 @@ that runs against ONNX Runtime and against us."""
 from __future__ import annotations
 
 import inspect
+import random
 import threading
 import tracemalloc
 
@@ -13,7 +14,7 @@ import pytest
 from onnx import TensorProto, parser
 
 import ep_core
-from ep_core import InferenceSession, IOBinding, OrtValue, SessionOptions
+from ep_core import EpError, InferenceSession, IOBinding, OrtValue, SessionOptions
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> '
 PAIR = HEAD + "g (float[N, 3] x) => (float[N, 3] y, float[N, 3] z) { y = Neg(x) z = Exp(y) }"
@@ -221,3 +222,63 @@ def test_a_bound_run_takes_no_memory_after_the_first():
         binding.clear_binding_outputs()
         (stats,) = session.get_memory().devices.values()
         assert stats.in_use_bytes == before - 32
+
+
+# ---------------------------------------------------------------- whatever is said
+
+ODD = [None, -1, 2.5, True, "x", "q", b"x", [], [4], [4, "N"], {}, {"x": 1}, np.float32, "float32"]
+ODD += [1, 7, 8, 16, 22, 2**70, float("nan"), object(), np.float32(1), np.zeros(4, np.float32)]
+ODD += [np.zeros(4), np.arange(3), np.array(["a"]), np.array("M"), np.zeros(4, ">f4")]
+ODD += [np.zeros(8, np.float32)[::2], np.ma.masked_array([1.0]), np.zeros(4, "M8[s]")]
+ODD += [np.zeros(3, [("a", "i4")]), np.zeros((0,), np.int64)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_is_bound_it_works_or_is_an_ep_error(seed):
+    """Names, types, devices and values in random places; no address that could be one."""
+    rng = random.Random(seed)
+    host = OrtValue.ortvalue_from_numpy
+    values = [
+        host(np.ones(8, np.float32), *where) for where in ((), ("simulator", 0), ("simulator", 1))
+    ]
+    odd = [*ODD, *values, host(np.arange(2)), host(np.array(["a"]))]
+    worked = 0
+    with split_session() as session:
+        binding = session.io_binding()
+        calls = [
+            *(
+                getattr(binding, name)
+                for name in dir(IOBinding)
+                if name[0] != "_" and name != "run"
+            ),
+            *(
+                getattr(OrtValue, name)
+                for name in dir(OrtValue)
+                if name.startswith("ortvalue_from")
+            ),
+            OrtValue.from_dlpack,
+            *(value.update_inplace for value in values),
+            session.run_with_ort_values,
+        ]
+        for _ in range(3000):
+            call = rng.choice([*calls, lambda: session.run_with_iobinding(binding)])
+            names = inspect.signature(call).parameters
+            known = {
+                "name": rng.choice(["x", "a", "e", "s", *ODD]),
+                "device_type": rng.choice(["cpu", "simulator"]),
+                "device_id": rng.choice([0, 1, "1"]),
+                "buffer_ptr": rng.choice([None, 0, -8, 3, "here"]),
+                "ortvalue": rng.choice(values),
+            }
+            arguments = [
+                known[name] if name in known and rng.random() < 0.8 else rng.choice(odd)
+                for name in names
+            ]
+            if "buffer_ptr" in names:
+                arguments[-1] = known["buffer_ptr"]
+            try:
+                call(*arguments)
+                worked += 1
+            except EpError:
+                pass
+    assert worked > 100

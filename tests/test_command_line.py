@@ -211,10 +211,19 @@ def test_the_manual_names_every_option(command, capsys):
     assert missing == set()
 
 
+def subcommands(told: str) -> list[str]:
+    """The actions that a command's help lists."""
+    _, _, listed = told.partition("  ACTION\n")
+    return re.findall(r"^    ([a-z]+)  ", listed, re.MULTILINE)
+
+
 def test_every_option_of_the_manual_exists(capsys):
     known = {"--help", "--debug"}
-    for command in BUILT_IN:
-        main([command.name, "--help"])
-        known |= set(re.findall(r"(--[a-z-]+)", capsys.readouterr().out))
+    asked = [[command.name] for command in BUILT_IN] + [["new"], ["certify"], ["certificate"]]
+    for words in asked:
+        main([*words, "--help"])
+        told = capsys.readouterr().out
+        known |= set(re.findall(r"(--[a-z-]+)", told))
+        asked += [[*words, name] for name in subcommands(told)]
     manual = MANUAL.read_text(encoding="utf-8")
     assert set(re.findall(r"(?<![-\w])(--[a-z][a-z-]*)", manual)) <= known

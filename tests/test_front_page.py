@@ -30,8 +30,9 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README.read_text("utf-8"), re.M | re.S)
 
 
-def run_python(program: str, path: Path) -> str:
+def run_python(program: str, path: Path, **settings: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(path), "XDG_CACHE_HOME": str(path / "cache")}
+    environment |= settings
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
         env=environment,
@@ -60,5 +61,7 @@ def test_provider_block_is_a_provider(tmp_path: Path) -> None:
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: mynpu\nVersion: 0.1.0\n")
     (metadata / "entry_points.txt").write_text("[ep_core.providers]\nmynpu = mynpu\n")
     (tmp_path / "mynpu.py").write_text(provider)
-    printed = run_python(USE_THE_PROVIDER, tmp_path)
+    # As the page says for a provider that is being written.
+    assert "EP_CERTIFICATE_POLICY=warn" in README.read_text("utf-8")
+    printed = run_python(USE_THE_PROVIDER, tmp_path, EP_CERTIFICATE_POLICY="warn")
     assert printed.strip() == "[0.0, 0.0, 2.0] mynpu 1 of 1 node; no copies"

@@ -34,7 +34,7 @@ def certificate(*rows, provider="toy"):
         "full",
         "2030-12-31",
     )
-    return Certificate(provider, *texts, {}, (), rows)
+    return Certificate(provider, *texts, {}, (), (), rows)
 
 
 def cells(*certificates, domain=""):
