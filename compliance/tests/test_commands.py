@@ -43,7 +43,7 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setattr(
         certify_module,
         "collect_jobs",
-        lambda level: [job for job in jobs if getattr(job, "level", level) <= level],
+        lambda level, pattern="": [job for job in jobs if job.level <= level],
     )
     return tmp_path
 

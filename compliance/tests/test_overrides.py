@@ -164,7 +164,7 @@ def test_the_command_reads_the_file(site, tmp_path, monkeypatch):
     from ep_compliance.commands import certify as command
 
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setattr(command, "collect_jobs", lambda level: list(JOBS))
+    monkeypatch.setattr(command, "collect_jobs", lambda *_: list(JOBS))
     path = tmp_path / "overrides.toml"
     path.write_text('[[override]]\ncase = "zoo/sqrt"\nreason = "no better here"\nulps = 4\n')
     assert read_overrides(path)["zoo/sqrt"].ulps == 4

@@ -25,20 +25,27 @@ __all__ = ["matrix_cases"]
 _MUSTPASS_TYPES = (DataType.FLOAT, DataType.INT64, DataType.BOOL)
 
 
-def matrix_cases(subjects: Collection[Subject] | None = None) -> Iterator[Case]:
+def matrix_cases(subjects: Collection[Subject] | None = None, *, begin: str = "") -> Iterator[Case]:
     """Yield the cases of every operator with a recipe.
 
     Args:
+        begin: only operators whose cases may have ids that go on with this after `matrix/`.
         subjects: only these; their `dtypes` may name the first input's type alone, and none at all
             asks for every type. None asks for everything.
     """
     wanted = None if subjects is None else _Wanted(subjects)
     for domain, op_type in recipe_names():
+        if not _may_begin(f"{domain}.{op_type}-".lstrip("."), begin):
+            continue
         for schema in schemas_of(domain, op_type):
             if wanted is None or wanted.has(schema):
                 for ask in _asks(schema):
                     if wanted is None or wanted.has(schema, ask.dtype):
                         yield from _cases(ask)
+
+
+def _may_begin(name: str, begin: str) -> bool:
+    return name.startswith(begin) or begin.startswith(name)
 
 
 class _Wanted:

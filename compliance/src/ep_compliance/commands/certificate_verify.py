@@ -88,7 +88,10 @@ def _say_device(provider: str, device: DeviceInfo, items: Sequence[Candidate]) -
     for item in items:
         say(f"  {'fits' if item.fits else 'no  '}  {item.path}: {_about(item)}")
     if not any(item.fits for item in items):
-        say(f"  {'none of them' if items else 'no certificate'}; `ep certify {provider}` makes one")
+        if items:
+            say("  none of them holds here")
+        else:
+            say(f"  no certificate; `ep certify {provider}` makes one")
 
 
 def _about(item: Candidate) -> str:

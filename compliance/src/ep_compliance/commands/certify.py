@@ -119,6 +119,8 @@ class CertifyCommand:
             _say(f"... and {len(results.failures) - _MOST_SHOWN} more")
         _say(f"{summary(results)}, in {results.seconds:.1f} s")
         _say(f"report: {args.out / 'report.html'}")
+        if results.failures:
+            _say(f"models and data of what fails: {args.out / 'failures'}")
         if args.only:
             _say("no certificate, as --only leaves out cases")
             return 0 if results.passed else 1
@@ -126,8 +128,10 @@ class CertifyCommand:
 
 
 def _plan(args: argparse.Namespace, level: Level) -> Plan:
-    # Before the provider is loaded; see collect_jobs. Waivers and overrides may name any level's.
-    jobs = collect_jobs(Level.SOAK)
+    waivers = read_waivers(args.waivers) if args.waivers else ()
+    overrides = read_overrides(args.overrides) if args.overrides else {}
+    # Before the provider is loaded; see collect_jobs. Waivers and overrides may name any job.
+    jobs = collect_jobs(Level.SOAK) if waivers or overrides else collect_jobs(level, args.only)
     target, device = find_target(args.provider, args.device, option_values(args.options))
     distribution = registry().distribution(args.provider)
     jobs += vendor_cases(distribution)
@@ -145,8 +149,8 @@ def _plan(args: argparse.Namespace, level: Level) -> Plan:
         folder=args.out,
         workers=args.workers,
         resume=args.resume,
-        waivers=read_waivers(args.waivers) if args.waivers else (),
-        overrides=read_overrides(args.overrides) if args.overrides else {},
+        waivers=waivers,
+        overrides=overrides,
     )
 
 
