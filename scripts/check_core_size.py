@@ -19,10 +19,10 @@ LIMITS = {
     "certificates": 340,
     "discovery": 900,
     "artifacts": 370,
-    "binding": 1280,
+    "binding": 1300,
     "passes": 2500,
-    "profiling": 410,
-    "placement": 1130,
+    "profiling": 420,
+    "placement": 1500,
 }
 FREE = {
     tokenize.COMMENT,

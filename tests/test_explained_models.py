@@ -11,7 +11,7 @@ import pytest
 from ep_core import InferenceSession
 from ep_tools.cli import main
 from ep_tools.explain_placing import place_model
-from ep_tools.requests import SessionRequest
+from ep_tools.requests import PlacementRequest, SessionRequest
 from ep_tools.sessions import open_session
 from pretrained import fetch
 
@@ -30,10 +30,18 @@ def feeds_of(session: InferenceSession) -> dict[str, np.ndarray]:
     }
 
 
+WISHES = {
+    "auto": PlacementRequest(),
+    "cost": PlacementRequest("cost"),
+    "pinned": PlacementRequest("cost", [("*", "cpu")], max_copies=0),
+}
+
+
+@pytest.mark.parametrize("wish", WISHES)
 @pytest.mark.parametrize("level", [0, 99])
 @pytest.mark.parametrize("name", ["speech", "file-type", "arabic-marks", "ocr-orientation"])
-def test_the_placement_is_the_sessions(name, level):
-    request = SessionRequest(str(fetch(name)), BOTH, level=level)
+def test_the_placement_is_the_sessions(name, level, wish):
+    request = SessionRequest(str(fetch(name)), BOTH, level=level, placement=WISHES[wish])
     with open_session(request) as session:
         expected = session.get_placement()
     placed = place_model(request)

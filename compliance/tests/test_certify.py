@@ -33,6 +33,7 @@ from ep_core.errors import CertificateError, EpError
 from ep_core.types import DataType, DeviceInfo
 
 FLOAT = TensorProto.FLOAT
+DOUBLE = TensorProto.DOUBLE
 DEVICE = DeviceInfo("simulator", "0", "simulated", fingerprint="simulator-0.1.0")
 
 
@@ -273,3 +274,34 @@ def test_a_changed_package_loses_its_certificate(home):
     found, reason = find_certificate(info, distribution(), DEVICE, {})
     assert found is None
     assert "the installed files have changed" in reason
+
+
+def graph_job(outcome, *op_types, kind=FLOAT):
+    """A chain of operators, about no single one, and its verdict."""
+    info = helper.make_tensor_value_info
+    names = [f"v{i}" for i in range(len(op_types) + 1)]
+    nodes = [
+        helper.make_node(op_type, [names[i]], [names[i + 1]]) for i, op_type in enumerate(op_types)
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [info(names[0], kind, [2])], [info(names[-1], kind, None)]
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    identifier = f"chain/{'-'.join(op_types)}"
+    return Case(identifier, proto, {}), Verdict(identifier, outcome)
+
+
+def test_a_graph_that_fails_costs_its_operators_the_types_in_it():
+    singles = [about(op, [kind]) for op in ("Relu", "Abs", "Neg") for kind in (FLOAT, DOUBLE)]
+    wrong = graph_job(Outcome.FAIL, "Relu", "Abs")
+    rows = granted_rows([*singles, wrong])
+    granted = {(row.op_type, *sorted(row.inputs[0])) for row in rows}
+    assert granted == {("Relu", D), ("Abs", D), ("Neg", D, F)}
+    for outcome in (Outcome.PASS, Outcome.WAIVED, Outcome.UNSUPPORTED, Outcome.QUARANTINED):
+        assert len(granted_rows([*singles, graph_job(outcome, "Relu", "Abs")])) == 3
+
+
+def test_a_graph_that_an_operators_own_failure_explains_costs_no_more():
+    singles = [about("Relu", [FLOAT]), about("Abs", [FLOAT], outcome=Outcome.FAIL)]
+    rows = granted_rows([*singles, graph_job(Outcome.FAIL, "Relu", "Abs")])
+    assert [row.op_type for row in rows] == ["Relu"]

@@ -13,9 +13,18 @@ from ep_core.contracts import Capability, ProviderFeatures, Support
 from ep_core.errors import PlacementError
 from ep_core.graph import Graph, Node, ValueInfo
 from ep_core.partition import CORE, Candidate, partition
-from ep_core.types import HOST_MEMORY, DataType, MemoryInfo, OpSet, SequenceType, TensorType
+from ep_core.types import (
+    HOST_MEMORY,
+    DataType,
+    DeviceInfo,
+    MemoryInfo,
+    OpSet,
+    SequenceType,
+    TensorType,
+)
 
 FLOATS = TensorType(DataType.FLOAT, (2,))
+CPU = DeviceInfo("a", "0", "cpu")
 
 
 @dataclass
@@ -26,6 +35,7 @@ class Answering:
     features: ProviderFeatures = field(default_factory=ProviderFeatures)
     memory: MemoryInfo = HOST_MEMORY
     answer: object = None
+    device: DeviceInfo = CPU
 
     def get_capability(self, graph):
         if isinstance(self.answer, Exception):

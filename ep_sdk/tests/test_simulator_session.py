@@ -11,7 +11,7 @@ import pytest
 
 from ep_core import InferenceSession, SessionOptions
 from ep_core.discovery.registry import registry
-from ep_core.errors import DeviceLostError, EpError, PlacementError, RunError
+from ep_core.errors import DeviceLostError, EpError, OptionError, PlacementError, RunError
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> '
 CHAIN = (
@@ -78,6 +78,22 @@ def test_two_devices_are_told_apart(session):
     options = one.get_provider_options()
     assert options["simulator:0"]["kernel_latency_us"] == "0"
     assert options["simulator:1"]["kernel_latency_us"] == "1"
+
+
+def test_what_a_device_declares_of_its_speed_decides_the_placement(session):
+    fast, slow = "1e12,1e11,1e-6,1e-5,1e-6,1e10", "1e9,1e9,1e-3,1e-2,1e-6,1e10"
+    one = session(CHAIN, {"speed": slow}, {"speed": fast})
+    report = one.get_placement()
+    assert (report.strategy, report.basis) == ("cost", "speeds or costs are known")
+    assert {part.provider for part in report.partitions} == {"simulator:1"}
+    assert report.predicted_seconds < report.greedy_seconds
+    np.testing.assert_allclose(one.run(None, {"x": X})[0], expected(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize("speed", ["fast", "1,2", "1e9,1e9,0,0,0,0", "1e9,nan,0,0,0,1", 7])
+def test_a_speed_that_is_none_is_an_error(session, speed):
+    with pytest.raises(OptionError, match="six numbers such as"):
+        session(CHAIN, {"speed": speed})
 
 
 def test_two_devices_hand_values_to_each_other(session):

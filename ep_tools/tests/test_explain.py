@@ -79,10 +79,28 @@ def test_json_has_everything(model, capsys):
     assert document["copies"] == []
 
 
+def test_nodes_can_be_pinned_and_limited(model, capsys):
+    path = model(CHAIN)
+    document = json.loads(explain(capsys, path, *SKEWED, "--pin", "op:Mul=reference", "--json"))
+    owners = {node["op_type"]: node for node in document["nodes"][""]}
+    assert owners["Mul"]["provider"] == "reference"
+    assert owners["Mul"]["reason"] == "pinned by 'op:Mul'"
+    assert document["strategy"] == "greedy"
+    document = json.loads(explain(capsys, path, *SKEWED, "--strategy", "cost", "--json"))
+    assert document["basis"].startswith("asked for")
+    assert document["predicted_seconds"] > 0
+    limit = ["--max-partitions", "0"]
+    assert main(["explain", path, *SKEWED, *limit]) == 1
+    assert "max_partitions=0 contradicts" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--providers", "nonsense"], "nonsense"),
+        (["--pin", "op:Nothing=reference"], "pin 'op:Nothing' matches no node"),
+        (["--pin", "*=nonsense"], "names provider 'nonsense', which isn't in the session"),
+        (["--pin", "*=reference", "--pin", "*=reference"], "--pin * is given twice"),
         (["--providers", "absent"], "no such chip in this machine"),
         (["--dim", "m=3"], "No input has a dimension called 'm'"),
         (["--dim", "n=3", "--dim", "n=4"], "--dim n is given twice"),

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ep_core.binding.holds import retire
-from ep_core.certificates.grants import grants_for
+from ep_core.certificates.grants import CertificatePolicy, grants_for
 from ep_core.contracts import ProviderInfo
 from ep_core.discovery.options import parse_options, select_device
 from ep_core.discovery.registry import ProviderState, registry
@@ -155,6 +155,7 @@ def _open(name: str, given: dict[str, Any], options: SessionOptions, *, named: b
         passes=registry().graph_passes(name),
         named=named,
         options=parsed,
+        note=grants.reason if grants.policy is CertificatePolicy.ENFORCE else "",
     )
 
 

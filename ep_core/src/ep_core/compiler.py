@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import MutableSequence, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, MutableSequence, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from ep_core.artifacts.cache import ArtifactCache, make_partition
@@ -18,7 +19,9 @@ from ep_core.contracts import CompiledPartition, Stream, Value
 from ep_core.control_flow import Body
 from ep_core.errors import CompileError, ContractError, DeviceLostError
 from ep_core.graph import Graph, Node, Subgraph, ValueInfo
-from ep_core.partition import Candidate, NodePlacement, Partitioning, PartitionSpec, partition
+from ep_core.partition import CORE, Candidate, Partitioning, PartitionSpec, partition
+from ep_core.placement.decide import Decision
+from ep_core.placement.rules import Rules
 from ep_core.plan import Plan, Scratch
 from ep_core.planner import Planner
 from ep_core.report import CopyReport, PartitionReport, PlacementReport, copies_of
@@ -48,15 +51,17 @@ class Compiler:
     """Compiles a model's graphs for one session and remembers what the report needs.
 
     Attributes:
+        rules: what the caller wants of the placement.
         layout: of the graph compiled last, from which plans for other memories can be made.
     """
 
     candidates: Sequence[Candidate]
     cache: ArtifactCache | None = None
+    rules: Rules = field(default_factory=Rules)
     scratch: list[Scratch] = field(default_factory=list)
     layout: Layout = field(init=False)
     _partitions: list[CompiledPartition] = field(default_factory=list)
-    _nodes: dict[str, tuple[NodePlacement, ...]] = field(default_factory=dict)
+    _decisions: dict[str, Decision] = field(default_factory=dict)  # by scope
     _parts: list[PartitionReport] = field(default_factory=list)
     _copies: list[CopyReport] = field(default_factory=list)
     _refused: list[str] = field(default_factory=list)
@@ -66,9 +71,11 @@ class Compiler:
         """Return the plan of a self-contained graph.
 
         Raises:
-            PlacementError: nodes that nobody runs.
+            PlacementError: nodes that nobody runs, or rules that can't be kept.
             CompileError: compilation kept failing.
         """
+        if not scope:
+            self.rules = self.rules.resolved(graph, _spellings(self.candidates))
         specs, compiled = self._place_and_compile(graph, scope)
         items: list[Item] = []
         for spec in specs:
@@ -85,12 +92,19 @@ class Compiler:
 
     def report(self) -> PlacementReport:
         """What was decided, for everything compiled so far."""
+        decisions = self._decisions.values()
+        leading = max(decisions, key=lambda d: (_has_providers(d), d.strategy == "cost"))
         return PlacementReport(
             providers=tuple(c.name for c in self.candidates),
-            nodes=dict(self._nodes),
+            nodes={scope: decision.placements for scope, decision in self._decisions.items()},
             partitions=tuple(self._parts),
             copies=tuple(self._copies),
             refused_claims=tuple(self._refused),
+            notes=tuple(f"{c.name} gets no node: {c.note}" for c in self.candidates if c.note),
+            strategy=leading.strategy,
+            basis=leading.basis,
+            predicted_seconds=_total(d.seconds for d in decisions),
+            greedy_seconds=_total(d.greedy_seconds for d in decisions),
         )
 
     def close(self) -> None:
@@ -105,20 +119,22 @@ class Compiler:
         refusals: dict[tuple[str, str], str] = {}
         compiled: _Compiled = {}
         for _ in range(_MAX_ATTEMPTS):
-            placed = self._place(graph, refusals)
+            placed = self._place(graph, refusals, scope)
             wanted = [spec for spec in placed.specs if spec.candidate is not None]
             failed = [spec for spec in wanted if not self._compile(graph, spec, compiled, refusals)]
             if not failed:
-                self._keep(graph, scope, wanted, compiled, placed.placements)
+                self._keep(graph, scope, wanted, compiled, placed.decision)
                 return placed.specs, compiled
         raise CompileError(
             f"compilation failed {_MAX_ATTEMPTS} times over: {self._refused[-1]}",
             fix="Leave the failing provider out of the session's providers.",
         )
 
-    def _place(self, graph: Graph, refusals: dict[tuple[str, str], str]) -> Partitioning:
+    def _place(
+        self, graph: Graph, refusals: dict[tuple[str, str], str], scope: str
+    ) -> Partitioning:
         """Decide who runs what."""
-        return partition(graph, self.candidates, refusals)
+        return partition(graph, self.candidates, refusals, self.rules, scope)
 
     def _compile(
         self,
@@ -169,7 +185,7 @@ class Compiler:
         scope: str,
         specs: Sequence[PartitionSpec],
         compiled: _Compiled,
-        placements: tuple[NodePlacement, ...],
+        decision: Decision,
     ) -> None:
         """Record what is used; close what earlier attempts compiled for nothing."""
         used = set()
@@ -196,7 +212,9 @@ class Compiler:
             self._partitions.remove(part)
             with contextlib.suppress(Exception):
                 part.close()
-        self._nodes[scope] = placements
+        self._decisions[scope] = decision
+        if self.rules.settled is None and _has_providers(decision):
+            self.rules = replace(self.rules, settled=decision.strategy)
 
     def _bodies(self, graph: Graph, node: Node, scope: str) -> dict[str, Body]:
         bodies = {}
@@ -206,6 +224,23 @@ class Compiler:
             types = tuple(info.type or closed.type_of(info.name) for info in body.outputs)
             bodies[name] = Body(self.compile(closed, inner), captures, types)
         return bodies
+
+
+def _spellings(candidates: Sequence[Candidate]) -> dict[str, str]:
+    """A candidate's name by each word that means it and no other."""
+    words = {c.name: (c.info.name, *c.info.aliases) for c in candidates}
+    uses = Counter(word for own in words.values() for word in set(own))
+    found = {word: name for name, own in words.items() for word in own if uses[word] == 1}
+    return found | {name: name for name in words}
+
+
+def _total(seconds: Iterable[float | None]) -> float | None:
+    known = list(seconds)
+    return None if None in known else sum(value or 0.0 for value in known)
+
+
+def _has_providers(decision: Decision) -> bool:
+    return any(placement.provider != CORE for placement in decision.placements)
 
 
 def close_over(body: Graph, outer: Graph) -> tuple[Graph, tuple[str, ...]]:

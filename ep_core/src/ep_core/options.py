@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import numbers
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from ep_core.certificates.grants import CertificatePolicy
 from ep_core.errors import OptionError, did_you_mean
 from ep_core.levels import GraphOptimizationLevel
 from ep_core.loading.load import LoadLimits
+from ep_core.placement.rules import Rules, as_gain, as_limit, as_patterns, as_strategy
+from ep_core.placement.solve import Limits
 
 __all__ = ["RunOptions", "SessionOptions"]
 
@@ -117,6 +120,12 @@ _CHECKS = {
     "cache_max_bytes": _count,
     "enable_profiling": _flag,
     "profile_file_prefix": _text,
+    "placement_strategy": as_strategy,
+    "pin": as_patterns,
+    "prefer": as_patterns,
+    "max_copies": as_limit,
+    "max_partitions": as_limit,
+    "min_gain": as_gain,
 }
 
 
@@ -140,6 +149,20 @@ class SessionOptions(_Settings):
         cache_max_bytes: the most that it may hold; what was used longest ago goes first.
         enable_profiling: time what the session does; see `InferenceSession.end_profiling`.
         profile_file_prefix: the start of the trace's path; time, process and number follow.
+        placement_strategy: "greedy" gives every node to the first provider in order that can run
+            it; "cost" looks for the least predicted time, with assumed speeds where none are
+            declared; "auto" (default) is "cost" if of every provider that was named the speed or
+            the costs are known, or if greedy exceeds `max_copies` or `max_partitions`.
+        pin: a provider by pattern, for nodes that may run nowhere else. A pattern is the name of a
+            node, perhaps with `*` and `?`, and in a body with or without the body's path before it
+            (`if_1/then_branch/conv`); `op:Conv` for a type of operator; `between:a->b` for the
+            nodes between two tensors.
+        prefer: the same, if nothing speaks against it: elsewhere such a node counts as taking
+            twice as long. Of two preferences for a node the first one counts.
+        max_copies, max_partitions: for each graph, which is the main one or a body; None for no
+            limit.
+        min_gain: the part of the predicted time, from 0 to 1, that a better placement has to save
+            before greedy, or one provider wherever possible, is given up for it.
 
     Raises:
         OptionError: an unknown setting or a value that it can't have.
@@ -157,6 +180,12 @@ class SessionOptions(_Settings):
     cache_max_bytes: int
     enable_profiling: bool
     profile_file_prefix: str
+    placement_strategy: str
+    pin: Mapping[str, str]
+    prefer: Mapping[str, str]
+    max_copies: int | None
+    max_partitions: int | None
+    min_gain: float
 
     def __init__(self) -> None:
         super().__init__()
@@ -177,7 +206,19 @@ class SessionOptions(_Settings):
             "cache_max_bytes": 2**30,
             "enable_profiling": False,
             "profile_file_prefix": "ep_profile",
+            "placement_strategy": "auto",
+            "pin": {},
+            "prefer": {},
+            "max_copies": None,
+            "max_partitions": None,
+            "min_gain": 0.0,
         }
+
+    @property
+    def placement_rules(self) -> Rules:
+        """The settings that say where nodes run."""
+        limits = Limits(self.max_copies, self.max_partitions, self.min_gain)
+        return Rules(self.placement_strategy, self.pin, self.prefer, limits)
 
     @property
     def free_dimensions(self) -> dict[str, int]:

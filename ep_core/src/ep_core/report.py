@@ -61,6 +61,12 @@ class PlacementReport:
         partitions: in execution order within each scope.
         copies: between memories.
         refused_claims: compilations that failed, with the reason; their nodes went elsewhere.
+        notes: what concerns a provider as a whole, such as a missing certificate.
+        strategy, basis: `cost` or `greedy`, and why. Where a body exceeds limits by greedy, `cost`
+            is the word although other graphs are placed by greedy.
+        predicted_seconds: of one run, nothing overlapping, each body running once; None where
+            costs aren't known.
+        greedy_seconds: the same, had every node gone to the first provider that can run it.
     """
 
     providers: tuple[str, ...]
@@ -68,6 +74,11 @@ class PlacementReport:
     partitions: tuple[PartitionReport, ...]
     copies: tuple[CopyReport, ...]
     refused_claims: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    strategy: str = "greedy"
+    basis: str = ""
+    predicted_seconds: float | None = None
+    greedy_seconds: float | None = None
 
     def provider_of(self, node: str, scope: str = "") -> str:
         """Name of the provider that runs a node; KeyError for unknown or unused nodes."""
@@ -100,6 +111,10 @@ class PlacementReport:
         """The whole report as plain data, ready for JSON."""
         return {
             "summary": self.summary,
+            "strategy": self.strategy,
+            "basis": self.basis,
+            "predicted_seconds": self.predicted_seconds,
+            "greedy_seconds": self.greedy_seconds,
             "providers": list(self.providers),
             "nodes": {
                 scope: [
@@ -111,10 +126,13 @@ class PlacementReport:
             "partitions": [dataclasses.asdict(p) for p in self.partitions],
             "copies": [dataclasses.asdict(c) for c in self.copies],
             "refused_claims": list(self.refused_claims),
+            "notes": list(self.notes),
         }
 
     def __str__(self) -> str:
-        lines = [self.summary]
+        lines = [self.summary, f"  by {self.strategy}: {self.basis}"]
+        if self.predicted_seconds is not None:
+            lines[-1] += f"; {self.predicted_seconds * 1e3:.3g} ms predicted"
         for part in self.partitions:
             where = f"{part.scope}: " if part.scope else ""
             count = _nodes(len(part.nodes)) + (", from the cache" if part.from_cache else "")
@@ -122,7 +140,7 @@ class PlacementReport:
         for copy in self.copies:
             size = "unknown size" if copy.nbytes is None else _bytes(copy.nbytes)
             lines.append(f"  copy {copy.value!r} {copy.source} -> {copy.target}, {size}")
-        lines.extend(f"  {reason}" for reason in self.refused_claims)
+        lines.extend(f"  {reason}" for reason in (*self.notes, *self.refused_claims))
         refused: dict[tuple[str, str], list[str]] = {}
         for scope, placements in self.nodes.items():
             for p in placements:

@@ -23,13 +23,7 @@ from ep_core.binding.runs import BoundRuns
 from ep_core.candidates import close_candidates, open_candidates, provider_label
 from ep_core.contracts import Value
 from ep_core.discovery.registry import registry
-from ep_core.errors import (
-    FeedError,
-    OptionError,
-    RunError,
-    SessionClosedError,
-    did_you_mean,
-)
+from ep_core.errors import OptionError, RunError, SessionClosedError
 from ep_core.expanding import expand_functions
 from ep_core.folding import Evaluator
 from ep_core.fusing import PlacementGuard
@@ -74,7 +68,7 @@ class InferenceSession(BoundRuns):
             unsafe paths.
         ProviderNotFoundError, ProviderUnavailableError: a named provider isn't there; says why.
         OptionError: unknown names or wrong values of options.
-        PlacementError: nodes that no provider runs.
+        PlacementError: nodes that no provider runs, or rules of placement that can't be kept.
     """
 
     def __init__(
@@ -119,7 +113,9 @@ class InferenceSession(BoundRuns):
             folder = self._options.cache_dir
             cache = ArtifactCache(folder, self._options.cache_max_bytes) if folder else None
             self._profiler.phase("place and compile")
-            self._compiler = self._profiler.compiler(self._candidates, cache)
+            self._compiler = self._profiler.compiler(
+                self._candidates, cache, self._options.placement_rules
+            )
             undo.callback(self._compiler.close)
             self._plan = self._compiler.compile(graph)
             self._report = self._compiler.report()
@@ -185,19 +181,6 @@ class InferenceSession(BoundRuns):
             whole.call(values, outputs, None)
         except Exception as error:  # noqa: BLE001 - raised again, as an error of the project
             reraise(error, whole.label)
-
-    def _chosen(self, names: Iterable[str]) -> list[int]:
-        """Positions of the outputs with the given names."""
-        if isinstance(names, str | bytes) or not isinstance(names, Iterable):
-            raise FeedError("output_names", expected="a list of names, or None", got=repr(names))
-        chosen = []
-        for name in names:
-            index = self._output_index.get(name) if isinstance(name, str) else None
-            if index is None:
-                fix = did_you_mean(str(name), self._output_index)
-                raise FeedError(f"the model has no output {name!r}", fix=fix)
-            chosen.append(index)
-        return chosen
 
     # ------------------------------------------------------------ describing
 
@@ -322,8 +305,10 @@ class InferenceSession(BoundRuns):
     def _log_placement(self, seconds: float) -> None:
         """One line per session; a warning where nodes fell to a provider nobody asked for."""
         unasked = {c.name for c in self._candidates if not c.named}
-        fallen = any(p.provider in unasked for nodes in self._report.nodes.values() for p in nodes)
-        level = logging.WARNING if fallen else logging.INFO
+        placed = (p for nodes in self._report.nodes.values() for p in nodes)
+        fallen = next((p for p in placed if p.provider in unasked), None)
+        level = logging.INFO if fallen is None else logging.WARNING
         if level >= _LOG_LEVELS[self._options.log_severity_level]:
             label = f"{self._options.logid}: " if self._options.logid else ""
-            _LOG.log(level, "%s%s; ready in %.3f s", label, self._report.summary, seconds)
+            why = "" if fallen is None else f"; nobody named {fallen.why_here}"
+            _LOG.log(level, "%s%s; ready in %.3f s%s", label, self._report.summary, seconds, why)

@@ -7,20 +7,22 @@ Source of the element type numbers: `TensorProto.DataType` in onnx.proto (onnx 1
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from ep_core.errors import NotSupportedError
+from ep_core.errors import ContractError, NotSupportedError
 
 __all__ = [
     "HOST_MEMORY",
     "DataType",
     "DeviceInfo",
+    "DeviceSpeed",
     "Dim",
     "MapType",
     "MemoryInfo",
@@ -264,6 +266,36 @@ HOST_MEMORY = MemoryInfo("cpu", MemoryKind.HOST)
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceSpeed:
+    """How fast a device is, as its provider declares it.
+
+    Attributes:
+        flops_per_second: peak for 32-bit floats, a multiplication and an addition counting two.
+        bytes_per_second: bandwidth of the memory it works in.
+        operator_seconds: what any operator takes, however small.
+        partition_seconds: what starting a partition takes, waiting for its end included.
+        copy_seconds, copy_bytes_per_second: between host memory and its own, either way. Without
+            meaning for a device that works in host memory.
+    """
+
+    flops_per_second: float
+    bytes_per_second: float
+    operator_seconds: float
+    partition_seconds: float
+    copy_seconds: float = 1e-5
+    copy_bytes_per_second: float = 1e10
+
+    def __post_init__(self) -> None:
+        rates = (self.flops_per_second, self.bytes_per_second, self.copy_bytes_per_second)
+        if not all(math.isfinite(value) and value >= 0 for value in astuple(self)) or 0 in rates:
+            raise ContractError(
+                "the declared speed of a device",
+                expected="finite numbers, rates above 0 and times from 0 up",
+                got=self,
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceInfo:
     """One device that a provider can run on.
 
@@ -276,6 +308,7 @@ class DeviceInfo:
         fingerprint: what a certificate binds to, as coarse as is honest (instruction set and
             runtime version for a CPU library; chip, driver and runtime for a GPU).
         properties: anything else worth showing, as text.
+        speed: what placement computes with, None where the provider doesn't know.
     """
 
     provider: str
@@ -286,6 +319,7 @@ class DeviceInfo:
     memory_bytes: int = 0
     fingerprint: str = ""
     properties: Mapping[str, str] = field(default_factory=dict, compare=False)
+    speed: DeviceSpeed | None = field(default=None, compare=False)
 
 
 class OpSet(Mapping[str, int]):

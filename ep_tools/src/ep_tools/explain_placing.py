@@ -106,7 +106,7 @@ def place_model(request: SessionRequest, certificates: Sequence[str] = ()) -> Pl
                 candidate if isinstance(candidate.provider, StandIn) else dry(candidate)
                 for candidate in candidates
             ]
-        watcher = _Watcher(candidates)
+        watcher = _Watcher(candidates, rules=options.placement_rules)
         undo.callback(watcher.close)
         watcher.compile(graph)
         report = watcher.report()

@@ -87,6 +87,10 @@ def show_placement(console: Console, report: PlacementReport, *, every_node: boo
         every_node: a line per node and nothing left out, in place of a summary.
     """
     console.line(f"{console.style('placement', 'bold')}   {report.summary}")
+    predicted = ""
+    if report.predicted_seconds is not None:
+        predicted = f"; {report.predicted_seconds * 1e3:.3g} ms predicted"
+    console.line(f"            by {report.strategy}: {report.basis}{predicted}")
     limit = None if every_node else _SHOWN_ROWS
     _show_partitions(console, report, limit)
     _show_copies(console, report, limit)
@@ -106,6 +110,8 @@ def show_nodes(console: Console, nodes: Nodes) -> None:
     rows: list[tuple[str, ...]] = []
     for scope, node in _each(nodes):
         after = f"{node.reason}; next: {node.runner_up}" if node.runner_up else node.reason
+        if node.difference is not None:
+            after += f" ({node.difference:+.3g} s)"
         refused = "".join(f"; not {name}: {why}" for name, why in node.refusals.items())
         cost = "" if node.cost is None else f"; costs {node.cost:.3g} s"
         rows.append(

@@ -144,6 +144,18 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     return name, tuple(map(int, lengths.split(",")))
 
 
+def parse_pin(text: str) -> tuple[str, str]:
+    """Return pattern and provider of one `--pin PATTERN=PROVIDER`; a pattern may hold `=`.
+
+    Raises:
+        argparse.ArgumentTypeError: a part is missing.
+    """
+    pattern, _, provider = text.rpartition("=")
+    if not pattern or not provider:
+        raise argparse.ArgumentTypeError(f"'{text}' isn't PATTERN=PROVIDER, such as op:Conv=cpu")
+    return pattern, provider
+
+
 def parse_provider_option(text: str) -> tuple[str, str, str]:
     """Return provider, option and value of one `--provider-option PROVIDER.KEY=VALUE`.
 

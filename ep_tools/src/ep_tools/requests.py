@@ -10,7 +10,23 @@ from dataclasses import dataclass
 
 from ep_tools.inputs import InputSource
 
-__all__ = ["FeedRequest", "SessionRequest", "Tolerance"]
+__all__ = ["FeedRequest", "PlacementRequest", "SessionRequest", "Tolerance"]
+
+
+@dataclass(frozen=True)
+class PlacementRequest:
+    """What a placement has to keep to.
+
+    Attributes:
+        strategy: `auto`, `greedy` or `cost`.
+        pins: pattern and provider.
+        max_copies, max_partitions: None for no limit.
+    """
+
+    strategy: str = "auto"
+    pins: Sequence[tuple[str, str]] = ()
+    max_copies: int | None = None
+    max_partitions: int | None = None
 
 
 @dataclass(frozen=True)
@@ -24,6 +40,7 @@ class SessionRequest:
         level: value of `GraphOptimizationLevel`.
         intra_op_num_threads: threads inside one operator; 0 leaves it to the provider.
         free_dimensions: lengths to fix for named dimensions that the model leaves open.
+        placement: where nodes may run.
     """
 
     model: str
@@ -32,6 +49,7 @@ class SessionRequest:
     level: int = 99
     intra_op_num_threads: int = 0
     free_dimensions: Sequence[tuple[str, int]] = ()
+    placement: PlacementRequest = PlacementRequest()
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,10 @@ def session_options(request: SessionRequest) -> SessionOptions:
     options.intra_op_num_threads = request.intra_op_num_threads
     for name, length in by_name("--dim", request.free_dimensions).items():
         options.add_free_dimension_override_by_name(name, length)
+    options.placement_strategy = request.placement.strategy
+    options.pin = by_name("--pin", request.placement.pins)
+    options.max_copies = request.placement.max_copies
+    options.max_partitions = request.placement.max_partitions
     # The placement, which the session would log a warning of, is part of what we print.
     options.log_severity_level = _ERRORS_ONLY
     return options

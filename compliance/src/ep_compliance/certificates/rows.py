@@ -20,6 +20,7 @@ from ep_compliance.cases.signatures import Formal, signature_of, signatures_of
 from ep_compliance.cases.subjects import uninferred_outputs
 from ep_compliance.running.jobs import Job
 from ep_compliance.running.outcomes import Outcome, Verdict
+from ep_core.graph import Graph
 from ep_core.loading.convert import value_type
 from ep_core.loading.load import load_model
 from ep_core.types import DataType, TensorType, ValueType
@@ -110,8 +111,13 @@ def granted_rows(pairs: Iterable[tuple[Job, Verdict]]) -> list[Row]:
 
     An operator of one schema version, with one choice of types, is granted if none of its cases
     went wrong and one at least passed. A waived case does no harm, and the row says so.
+
+    A graph of several operators that goes wrong, though each by itself goes right, costs them all
+    the types that they have in it: nobody can tell which of them is to blame.
     """
+    pairs = list(pairs)
     collected = _collected(pairs)
+    _blame(collected, _failing_graphs(pairs))
     unknown = _unknown_outputs(collected)
     by_operator: dict[_Operator, list[_Box]] = {}
     for (operator, dtypes), shown in collected.items():
@@ -150,6 +156,30 @@ def _collected(pairs: Iterable[tuple[Job, Verdict]]) -> dict[_Key, _Shown]:
         else:
             shown.bad += 1
     return found
+
+
+def _failing_graphs(pairs: Iterable[tuple[Job, Verdict]]) -> Iterator[Graph]:
+    """Graphs about no single operator that the provider got wrong."""
+    for job, verdict in pairs:
+        wrong = verdict.outcome not in (*_GOOD, *_SILENT, Outcome.NOT_RUN)
+        if wrong and isinstance(job, Case) and job.subject is None:
+            yield load_model(job.model).graph
+
+
+def _blame(collected: Mapping[_Key, _Shown], graphs: Iterable[Graph]) -> None:
+    """Count a failing graph against its operators, unless one of them fails by itself."""
+    known = {operator for (operator, _), shown in collected.items() if shown.bad}
+    for graph in graphs:
+        types: dict[_Operator, set[str]] = {}
+        for node in graph.nodes:
+            seen = types.setdefault((node.domain, node.op_type, node.since_version), set())
+            for name in (*node.inputs, *node.outputs):
+                if name and isinstance(kind := graph.type_of(name), TensorType):
+                    seen.add(kind.dtype.text)
+        if known & types.keys():
+            continue
+        for (operator, dtypes), shown in collected.items():
+            shown.bad += operator in types and {text for _, text in dtypes} <= types[operator]
 
 
 def _with_more_outputs(

@@ -70,6 +70,7 @@ def all_checks() -> Mapping[str, Check]:
         claims,
         faults,
         memory,
+        operators,
         options,
         order,
         placement,
@@ -78,6 +79,6 @@ def all_checks() -> Mapping[str, Check]:
         transfers,
     )
 
-    assert all((artifact_sessions, artifacts))
+    assert all((artifact_sessions, artifacts, operators))
     assert all((claims, faults, memory, options, order, placement, sessions, soak, transfers))
     return dict(sorted(_CHECKS.items()))

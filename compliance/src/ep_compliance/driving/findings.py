@@ -15,4 +15,8 @@ class NotClaimed(Exception):  # noqa: N818 - likewise
 
 def text_of(error: BaseException) -> str:
     """Type and message of an error on one line of bounded length."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:1000]
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001 - the provider's own class, which may do anything
+        message = "an error whose message can't be had"
+    return " ".join(f"{type(error).__name__}: {message}".split())[:1000]

@@ -6,7 +6,7 @@ Knows arrays, lists and maps; knows nothing of providers, cases or verdicts.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,14 +15,16 @@ from ep_core.contracts import Value
 from ep_core.types import DataType, OptionalType, SequenceType, TensorType, ValueType
 
 __all__ = [
+    "LAYOUTS",
     "Held",
+    "any_alive",
     "arrays_in",
     "describe",
     "hold",
     "misfit",
     "poison",
+    "poisoned",
     "same_bits",
-    "scattered",
     "shape_misfit",
 ]
 
@@ -97,9 +99,24 @@ def hold(value: Value) -> Held:
     return Held(value, _guarded)
 
 
-def scattered(value: Value) -> Held:
-    """A read-only copy that isn't contiguous where its shape allows that."""
+def _scatter(value: Value) -> Held:
     return Held(value, _scattered)
+
+
+def _turn(value: Value) -> Held:
+    return Held(value, _column_major)
+
+
+def _reverse(value: Value) -> Held:
+    return Held(value, _backwards)
+
+
+LAYOUTS = (
+    ("a run with read-only, non-contiguous inputs", _scatter, 0),
+    ("a run with read-only inputs in column-major order", _turn, 2),
+    ("a run with read-only inputs whose first axis runs backwards", _reverse, 1),
+)
+"""Read-only copies as callers may have them, and the lowest rank at which they are unusual."""
 
 
 def _guarded(array: Array) -> _Piece:
@@ -123,6 +140,29 @@ def _scattered(array: Array) -> _Piece:
     poison(owner)
     view = owner[..., ::2]
     view[...] = array
+    view.flags.writeable = False
+    return _Piece(owner, view, guards=False)
+
+
+def _column_major(array: Array) -> _Piece:
+    owner = np.empty(array.shape[::-1], array.dtype)
+    owner.T[...] = array
+    return _read_only(owner, owner.T)
+
+
+def _backwards(array: Array) -> _Piece:
+    """Rows are cut from longer ones, too."""
+    if not array.ndim:
+        return _column_major(array)
+    rows, columns = array.shape[:-1], array.shape[-1]
+    owner = np.empty((*rows, columns + 3), array.dtype)
+    poison(owner)
+    view = owner[..., :columns][::-1]
+    view[...] = array
+    return _read_only(owner, view)
+
+
+def _read_only(owner: Array, view: Array) -> _Piece:
     view.flags.writeable = False
     return _Piece(owner, view, guards=False)
 
@@ -160,6 +200,18 @@ def arrays_in(value: Value) -> Iterator[Array]:
     elif isinstance(value, Mapping):
         for item in value.values():
             yield from arrays_in(item)
+
+
+def poisoned(value: Value) -> Any:
+    """A contiguous copy of an array, poisoned."""
+    array = np.array(value, order="C")
+    poison(array)
+    return array
+
+
+def any_alive(watched: Sequence[Sequence[weakref.ref[Any]]]) -> bool:
+    """True if something that was let go is still there."""
+    return any(reference() is not None for references in watched for reference in references)
 
 
 def same_bits(a: Value, b: Value) -> bool:

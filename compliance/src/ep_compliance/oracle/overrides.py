@@ -41,6 +41,7 @@ __all__ = [
 
 _UNDECIDED = (Outcome.NOT_RUN, Outcome.QUARANTINED)
 _PATTERN_CHARACTERS = frozenset("*?[]")
+_MOST = 1e300
 _KEYS = frozenset({"case", "reason", "ulps", "absolute", "steps"})
 
 
@@ -126,7 +127,7 @@ def parse_overrides(text: str) -> Mapping[str, Override]:
     """
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise OverrideError("overrides aren't valid TOML", got=str(error)) from error
     tables = document.pop("override", [])
     if document or not isinstance(tables, list):
@@ -167,7 +168,7 @@ def _parse(table: Any) -> Override:
 
 def _number(case_id: str, key: str, value: Any) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value <= 0:
+    if not is_number or not 0 < value <= _MOST or not math.isfinite(value):
         raise OverrideError(
             f"{key} of {case_id!r} must be a positive, finite number", got=repr(value)
         )

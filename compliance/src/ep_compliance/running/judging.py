@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 
 from ep_compliance.cases.case import Case
 from ep_compliance.driving.drive import Driven, drive
+from ep_compliance.driving.findings import text_of
 from ep_compliance.oracle.answers import Answer, answer
 from ep_compliance.oracle.classes import DRAWING
 from ep_compliance.oracle.flushing import nearest_flushed
@@ -61,6 +62,8 @@ def judge_case(
         driven = drive(case, provider)
     except EpError as error:
         return Judgement(Outcome.QUARANTINED, f"the core doesn't load the case: {error}")
+    except Exception as error:  # noqa: BLE001 - raised by the provider, where none may be
+        return Judgement(Outcome.FAIL, f"unexpected {text_of(error)}")
     if driven.unsupported:
         return Judgement(Outcome.UNSUPPORTED, driven.unsupported)
     if driven.failure:

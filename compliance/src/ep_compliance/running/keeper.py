@@ -76,10 +76,14 @@ class Keeper:
         self._disarm()
         seconds = time.monotonic() - began
         if answer is not None:
+            verdict = verdict_of(answer["verdict"])
+            if verdict.case_id != job.id:
+                self._discard()
+                return Verdict(job.id, Outcome.CRASH, "the process answers out of turn", seconds)
             # It may have been ended as late just after it had answered.
             if self._late or not answer["fit"]:
                 self._discard()
-            return verdict_of(answer["verdict"])
+            return verdict
         if self._stopped:
             return None
         if self._late:
@@ -141,13 +145,21 @@ class Keeper:
         return f"the provider can't be opened: {answer['reason']}"
 
     def _answer(self) -> dict[str, Any] | None:
-        """The worker's next answer; None if it ended."""
+        """The worker's next answer; None if it ended, or was ended because it makes no sense."""
         assert self._process is not None
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.endswith(b"\n"):
             return None
-        answer: dict[str, Any] = json.loads(line)
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict) or not answer.keys() & {"ready", "verdict"}:
+            # Somebody else writes to the pipe; nothing that comes after can be trusted.
+            with self._lock:
+                self._kill()
+            return None
         return answer
 
     def _arm(self, seconds: float) -> None:

@@ -66,7 +66,7 @@ def read_waivers(path: Path) -> tuple[Waiver, ...]:
     """
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise WaiverError(f"can't read {path}: {error}") from error
     tables = data.pop("waiver", [])
     if data:

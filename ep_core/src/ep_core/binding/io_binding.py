@@ -354,18 +354,17 @@ class IOBinding:
         return array_at(address, shape_of(shape), element_type_of(element_type), repr(name))
 
     def _input_kind(self, name: Any) -> ValueType | None:
-        for info in self._ports.graph.inputs:
-            if info.name == name:
-                return info.type
-        known = self._ports.graph.input_names
-        raise FeedError(f"the model has no input {name!r}", fix=did_you_mean(str(name), known))
+        return _kind_of("input", name, {info.name: info.type for info in self._ports.graph.inputs})
 
     def _output_kind(self, name: Any) -> ValueType | None:
-        kinds = self._ports.kinds
-        if not isinstance(name, str) or name not in kinds:
-            fix = did_you_mean(str(name), kinds)
-            raise FeedError(f"the model has no output {name!r}", fix=fix)
-        return kinds[name]
+        return _kind_of("output", name, self._ports.kinds)
+
+
+def _kind_of(what: str, name: Any, kinds: dict[str, ValueType | None]) -> ValueType | None:
+    if not isinstance(name, str) or name not in kinds:
+        fix = did_you_mean(str(name), kinds)
+        raise FeedError(f"the model has no {what} {name!r}", fix=fix)
+    return kinds[name]
 
 
 def _content_of(value: Any) -> Any:

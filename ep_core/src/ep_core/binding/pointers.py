@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import math
 import numbers
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -35,15 +34,19 @@ def element_type_of(element_type: Any) -> DataType:
 
 def shape_of(shape: Any) -> tuple[int, ...]:
     """A shape as a tuple of lengths."""
-    expected = "a list of ints from 0 up"
-    if isinstance(shape, str | bytes) or not isinstance(shape, Iterable):
-        raise OptionError("shape", expected=expected, got=repr(shape))
-    lengths = tuple(shape)
-    for length in lengths:
-        whole = isinstance(length, numbers.Integral) and not isinstance(length, bool)
-        if not whole or not 0 <= length <= _MOST_BYTES:
-            raise OptionError("shape", expected=expected, got=repr(lengths))
-    return tuple(map(int, lengths))
+    try:
+        if isinstance(shape, str | bytes):
+            raise TypeError("text is no shape")
+        return tuple(_length(item) for item in shape)
+    except (TypeError, ValueError) as error:
+        raise OptionError("shape", expected="a list of ints from 0 up", got=repr(shape)) from error
+
+
+def _length(item: Any) -> int:
+    whole = isinstance(item, numbers.Integral) and not isinstance(item, bool)
+    if not whole or not 0 <= item <= _MOST_BYTES:
+        raise ValueError(f"{item!r} is no length")
+    return int(item)
 
 
 def array_at(address: Any, shape: tuple[int, ...], dtype: DataType, what: str) -> HostArray:

@@ -16,7 +16,7 @@ from ep_core.binding.layout import Layout
 from ep_core.binding.plans import BoundPlans, MakePool
 from ep_core.binding.value import OrtValue
 from ep_core.contracts import AllocatorStats, Value
-from ep_core.errors import FeedError, OptionError, SessionClosedError
+from ep_core.errors import FeedError, OptionError, SessionClosedError, did_you_mean
 from ep_core.executor import ContextPool, block_sizes
 from ep_core.options import RunOptions
 from ep_core.partition import Candidate
@@ -53,6 +53,7 @@ class BoundRuns(ABC):
     _contexts: ContextPool
     _plan: Plan
     _signature: Signature
+    _output_index: dict[str, int]
 
     @abstractmethod
     def run(
@@ -62,10 +63,6 @@ class BoundRuns(ABC):
         run_options: RunOptions | None = None,
     ) -> list[Value]:
         """Compute outputs from host values."""
-
-    @abstractmethod
-    def _chosen(self, names: Iterable[str]) -> list[int]:
-        """Positions of the outputs with the given names."""
 
     def _prepare(
         self, layout: Layout, candidates: Sequence[Candidate], make_pool: MakePool
@@ -217,6 +214,23 @@ class BoundRuns(ABC):
         )
         found = dict(zip(self._ports.kinds, values, strict=True))
         return [found[name] for name in names]
+
+    def _chosen(self, names: Iterable[str]) -> list[int]:
+        """Positions of the outputs with the given names."""
+        try:
+            listed = None if isinstance(names, str | bytes) else list(names)
+        except TypeError:
+            listed = None
+        if listed is None:
+            raise FeedError("output_names", expected="a list of names, or None", got=repr(names))
+        chosen = []
+        for name in listed:
+            index = self._output_index.get(name) if isinstance(name, str) else None
+            if index is None:
+                fix = did_you_mean(str(name), self._output_index)
+                raise FeedError(f"the model has no output {name!r}", fix=fix)
+            chosen.append(index)
+        return chosen
 
     def _names(self, output_names: Iterable[str] | None) -> list[str]:
         """Names of the outputs that were asked for, checked; all of them for none."""

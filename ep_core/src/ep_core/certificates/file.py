@@ -87,6 +87,8 @@ def read_certificate(path: Path) -> Certificate:
     """
     where = str(path)
     try:
+        if not path.is_file():
+            raise CertificateError(f"can't read {where}: it is no file")
         if path.stat().st_size > _MAX_BYTES:
             raise CertificateError(f"{where} is too large", expected=f"{_MAX_BYTES} bytes at most")
         text = path.read_text(encoding="utf-8")

@@ -16,6 +16,7 @@ from ep_core.executor import ContextPool, Terminable
 from ep_core.graph import Graph
 from ep_core.options import SessionOptions
 from ep_core.partition import Candidate, Partitioning
+from ep_core.placement.rules import Rules
 from ep_core.plan import Plan, Scratch
 from ep_core.profiling.provider import WatchedProvider
 from ep_core.profiling.steps import timed_plan
@@ -39,9 +40,11 @@ class Profiler:
         """The candidates to go on with."""
         return candidates
 
-    def compiler(self, candidates: Sequence[Candidate], cache: ArtifactCache | None) -> Compiler:
+    def compiler(
+        self, candidates: Sequence[Candidate], cache: ArtifactCache | None, rules: Rules
+    ) -> Compiler:
         """The session's compiler."""
-        return Compiler(candidates, cache)
+        return Compiler(candidates, cache, rules)
 
     def contexts(
         self, providers: Sequence[ExecutionProvider], scratch: Sequence[Scratch]
@@ -103,8 +106,10 @@ class _On(Profiler):
             for item in candidates
         ]
 
-    def compiler(self, candidates: Sequence[Candidate], cache: ArtifactCache | None) -> Compiler:
-        self._compiler = _TimedCompiler(candidates, cache, trace=self._trace)
+    def compiler(
+        self, candidates: Sequence[Candidate], cache: ArtifactCache | None, rules: Rules
+    ) -> Compiler:
+        self._compiler = _TimedCompiler(candidates, cache, rules, trace=self._trace)
         return self._compiler
 
     def contexts(
@@ -152,9 +157,11 @@ class _TimedCompiler(Compiler):
             self.trace,
         )
 
-    def _place(self, graph: Graph, refusals: dict[tuple[str, str], str]) -> Partitioning:
+    def _place(
+        self, graph: Graph, refusals: dict[tuple[str, str], str], scope: str
+    ) -> Partitioning:
         with self.trace.span("place", "placement", nodes=len(graph.nodes)):
-            return super()._place(graph, refusals)
+            return super()._place(graph, refusals, scope)
 
 
 class _TimedPool(ContextPool):

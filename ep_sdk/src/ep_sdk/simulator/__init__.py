@@ -20,8 +20,9 @@ from ep_core.contracts import (
     ProviderFactory,
     ProviderInfo,
 )
+from ep_core.errors import ContractError
 from ep_core.hookspecs import hookimpl
-from ep_core.types import DeviceInfo
+from ep_core.types import DeviceInfo, DeviceSpeed
 from ep_sdk.factory import StandardFactory
 from ep_sdk.options import as_bool, as_bytes, as_int, as_names
 
@@ -49,6 +50,17 @@ def _switch(of: str) -> OptionSpec:
     return OptionSpec(False, of, as_bool, artifacts=False)
 
 
+def _as_speed(value: Any) -> DeviceSpeed | None:
+    """Parse the six numbers of a DeviceSpeed, in its order, with commas between; empty for none."""
+    if value is None or isinstance(value, DeviceSpeed):
+        return value
+    try:
+        return DeviceSpeed(*map(float, value.split(","))) if value else None
+    except (AttributeError, TypeError, ValueError, ContractError):
+        expected = "six numbers such as 1e12,1e11,1e-5,1e-4,1e-4,1e10"
+        raise ValueError(f"expected {expected}, got {value!r}") from None
+
+
 INFO = ProviderInfo(
     name="simulator",
     version="0.1.0",
@@ -64,6 +76,13 @@ INFO = ProviderInfo(
         "compile_latency_us": _latency("compiling one node"),
         "kernel_latency_us": _latency("every kernel"),
         "copy_latency_us": _latency("every copy"),
+        "speed": OptionSpec(
+            None,
+            "what the device declares of itself: operations and bytes in a second, seconds of an "
+            "operator, a partition and a copy, bytes copied in a second; with commas between",
+            _as_speed,
+            artifacts=False,
+        ),
         "fail_allocation_at": _fault("allocation to fail"),
         "fail_copy_at": _fault("copy to fail"),
         "fail_kernel_at": _fault("kernel launch to fail"),

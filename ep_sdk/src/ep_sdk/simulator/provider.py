@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -48,7 +49,7 @@ class SimulatorProvider(KernelProvider):
     )
 
     def __init__(self, info: ProviderInfo, device: DeviceInfo, options: Mapping[str, Any]) -> None:
-        super().__init__(info, device, options)
+        super().__init__(info, replace(device, speed=options["speed"]), options)
         self.simulated = SimulatedDevice(device.id, options)
         self._pool = MemoryPool(self.simulated, options["capacity"], options["alignment"])
         self._transfer = SimulatorTransfer(self.simulated)

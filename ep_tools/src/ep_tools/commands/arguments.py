@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from ep_tools.inputs import parse_dim, parse_input, parse_provider_option, parse_shape
-from ep_tools.requests import FeedRequest, SessionRequest, Tolerance
+from ep_tools.inputs import (
+    parse_dim,
+    parse_input,
+    parse_pin,
+    parse_provider_option,
+    parse_shape,
+)
+from ep_tools.requests import FeedRequest, PlacementRequest, SessionRequest, Tolerance
 
 __all__ = [
     "INPUT_HELP",
@@ -14,10 +20,12 @@ __all__ = [
     "add_json",
     "add_level",
     "add_model",
+    "add_placement",
     "add_providers",
     "add_tolerance",
     "count",
     "feed_request",
+    "placement_request",
     "positive",
     "session_request",
     "tolerance",
@@ -117,6 +125,33 @@ def add_level(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_placement(parser: argparse.ArgumentParser) -> None:
+    """Add --strategy, --pin, --max-copies and --max-partitions."""
+    group = parser.add_argument_group("where nodes may run")
+    group.add_argument(
+        "--strategy",
+        choices=("auto", "greedy", "cost"),
+        default="auto",
+        help="greedy: the first provider that can; cost: the least predicted time, with assumed "
+        "speeds where none are declared; auto: cost if the providers declare enough (default)",
+    )
+    group.add_argument(
+        "--pin",
+        action="append",
+        default=[],
+        type=parse_pin,
+        metavar="PATTERN=PROVIDER",
+        dest="pins",
+        help="nodes that have to run there: a name with * and ?, op:TYPE, or between:VALUE->VALUE",
+    )
+    group.add_argument(
+        "--max-copies", type=count, metavar="N", help="copies between memories, for each scope"
+    )
+    group.add_argument(
+        "--max-partitions", type=count, metavar="N", help="partitions, for each scope"
+    )
+
+
 def add_tolerance(parser: argparse.ArgumentParser) -> None:
     """Add --rtol and --atol."""
     defaults = Tolerance()
@@ -139,6 +174,11 @@ def add_tolerance(parser: argparse.ArgumentParser) -> None:
 def session_request(args: argparse.Namespace) -> SessionRequest:
     """Return what `add_model`, `add_providers` and `add_level` have read."""
     return SessionRequest(args.model, args.providers, args.provider_options, args.level)
+
+
+def placement_request(args: argparse.Namespace) -> PlacementRequest:
+    """Return what `add_placement` has read."""
+    return PlacementRequest(args.strategy, args.pins, args.max_copies, args.max_partitions)
 
 
 def feed_request(args: argparse.Namespace, *, fill: bool) -> FeedRequest:

@@ -20,6 +20,7 @@ examples:
   ep explain model.onnx --dot - | dot -Tsvg > model.svg         a picture by Graphviz
   ep explain model.onnx --save-partitions parts                 each partition as a model
   ep explain model.onnx --what-if npu.json                      a device that isn't here
+  ep explain model.onnx --providers simulator,cpu --strategy cost --pin 'op:Softmax=cpu'
   ep explain model.onnx --json | jq '.nodes[""][] | select(.provider == "cpu") | .node'
 
 Nodes are those that are left after graph optimisation; --level 0 shows the model's own. A body of
@@ -40,6 +41,7 @@ class ExplainCommand:
         arguments.add_level(parser)
         arguments.add_dims(parser)
         _add_what_if(parser)
+        arguments.add_placement(parser)
         _add_choice(parser)
         _add_forms(parser)
 
@@ -47,7 +49,11 @@ class ExplainCommand:
         from ep_tools.explain_text import NodeFilter
         from ep_tools.explaining import ExplainWishes, explain_model
 
-        request = replace(arguments.session_request(args), free_dimensions=args.dims)
+        request = replace(
+            arguments.session_request(args),
+            free_dimensions=args.dims,
+            placement=arguments.placement_request(args),
+        )
         wishes = ExplainWishes(
             every_node=args.every_node,
             nodes=NodeFilter(args.node, args.op_type, args.provider),

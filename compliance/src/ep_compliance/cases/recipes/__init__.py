@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,13 +26,16 @@ _MODULES = (
     "activations",
     "attention",
     "casts",
+    "constants",
     "convolutions",
     "elementwise",
     "generators",
     "indexing",
+    "large",
     "losses",
     "movement",
     "normalizations",
+    "pairings",
     "pools",
     "products",
     "recurrent",
@@ -43,6 +47,7 @@ _MODULES = (
     "traditional",
     "training",
     "trees",
+    "values",
 )
 
 
@@ -159,15 +164,15 @@ def tensor_types(schema: onnx.defs.OpSchema, type_str: str) -> tuple[DataType, .
 
 Recipe = Callable[[Ask], Iterator[Sample]]
 
-_RECIPES: dict[tuple[str, str], Recipe] = {}
+_RECIPES: dict[tuple[str, str], list[Recipe]] = {}
 
 
 def recipe(names: str, *, domain: str = "") -> Callable[[Recipe], Recipe]:
-    """Register the decorated function for the operators named in a text."""
+    """Register the decorated function, beside others, for the operators named in a text."""
 
     def add(function: Recipe) -> Recipe:
         for name in names.split():
-            _RECIPES[domain, name] = function
+            _RECIPES.setdefault((domain, name), []).append(function)
         return function
 
     return add
@@ -180,9 +185,12 @@ def _load() -> None:
 
 
 def recipe_for(domain: str, op_type: str) -> Recipe | None:
-    """The recipe of an operator, None if there is none."""
+    """All recipes of an operator in one, None if there is none."""
     _load()
-    return _RECIPES.get((domain, op_type))
+    found = _RECIPES.get((domain, op_type))
+    if found is None:
+        return None
+    return lambda ask: itertools.chain.from_iterable(each(ask) for each in found)
 
 
 def recipe_names() -> tuple[tuple[str, str], ...]:

@@ -29,7 +29,9 @@ def string_split(ask: Ask) -> Iterator[Sample]:
     """By spaces, by a delimiter, at most so often."""
     x = _words("a b  c", "", "one,two", " x ")
     yield Sample("spaces", [x], outputs=2, core=True)
-    yield Sample("delimiter", [x], {"delimiter": ","}, outputs=2)
+    # Whether an empty text has no parts by a delimiter, or an empty one, the operator doesn't say.
+    full = _words("a,b,,c", "one", "one,two", ",x")
+    yield Sample("delimiter", [full], {"delimiter": ","}, outputs=2)
     yield Sample("limited", [x], {"maxsplit": 1}, outputs=2)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,41 @@ def gemm(call: NodeCall) -> Sequence[Any]:
     a = a.T if call.attr("transA", 0) else a
     b = b.T if call.attr("transB", 0) else b
     return [call.attr("alpha", 1.0) * (a @ b) + call.attr("beta", 1.0) * c]
+
+
+def _quotient(x: Any, y: Any) -> Any:
+    """Rounded towards zero if the operands are integers."""
+    if x.dtype.kind == "f":
+        return x / y
+    return (np.abs(x) // np.abs(y)) * (np.sign(x) * np.sign(y))
+
+
+_BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
+    "Add": np.add,
+    "And": np.logical_and,
+    "Div": _quotient,
+    "Equal": np.equal,
+    "Greater": np.greater,
+    "Less": np.less,
+    "Mul": np.multiply,
+    "Or": np.logical_or,
+    "Sub": np.subtract,
+    "Xor": np.logical_xor,
+}
+
+
+def _broadcast(call: NodeCall) -> Sequence[Any] | None:
+    """The right side's dimensions are the left side's from the axis on."""
+    x, y = call.inputs
+    axis = call.attr("axis")
+    if axis is None or not call.attr("broadcast", 0):
+        return None
+    after = x.ndim - axis - y.ndim
+    return [_BINARY[call.node.op_type](x, y.reshape(*y.shape, *[1] * after))]
+
+
+for _name in _BINARY:
+    correct(_name, until=6, reason="the axis of a broadcast is ignored")(_broadcast)
 
 
 @correct("Pow", until=6, reason="version 1 fails")

@@ -1,0 +1,117 @@
+"""What a placement costs: partitions, copies with bytes, seconds.
+
+The one place that says so; the solver, the report and the tests ask here. Copies are those that
+`planner.py` plans for the same partitions in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ep_core.placement.problem import HOST, NO_UNIT, Owners, Problem, Tensor
+from ep_core.placement.schedule import Batch, schedule
+
+__all__ = ["Move", "Outcome", "evaluate", "moves_of"]
+
+Move = tuple[int, int, int]
+"""One copy: position of the tensor, source memory, target memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a placement comes to.
+
+    Attributes:
+        batches: partitions in execution order.
+        partitions: how many of them there are, without those of solo candidates.
+        order: by unit the position of its partition.
+        copies: in the order of the tensors.
+        seconds: predicted for one run, nothing overlapping: units, copies, partition starts.
+        cost: seconds and bias, what placements are compared by.
+    """
+
+    owners: tuple[int, ...]
+    batches: tuple[Batch, ...]
+    partitions: int
+    order: Sequence[int]
+    copies: tuple[Move, ...]
+    compute_seconds: float
+    copy_seconds: float
+    seconds: float
+    cost: float
+
+
+def evaluate(problem: Problem, owners: Owners) -> Outcome:
+    """Say what an assignment costs.
+
+    Raises:
+        PlacementError: units depend on each other in a circle.
+    """
+    batches = schedule(problem, owners)
+    order = [0] * len(owners)
+    for position, batch in enumerate(batches):
+        for unit in batch.units:
+            order[unit] = position
+    moves = _moves(problem, owners, order)
+    compute = sum(row[owner] for row, owner in zip(problem.seconds, owners, strict=True))
+    bias = sum(row[owner] for row, owner in zip(problem.bias, owners, strict=False))
+    copying = sum(
+        problem.routes[source, target].seconds(problem.tensors[position].nbytes)
+        for position, source, target in moves
+    )
+    starts = sum(problem.partition_seconds[batch.candidate] for batch in batches)
+    seconds = compute + copying + starts
+    return Outcome(
+        owners=tuple(owners),
+        batches=tuple(batches),
+        partitions=sum(batch.candidate not in problem.solo for batch in batches),
+        order=order,
+        copies=tuple(moves),
+        compute_seconds=compute,
+        copy_seconds=copying,
+        seconds=seconds,
+        cost=seconds + bias,
+    )
+
+
+def _moves(problem: Problem, owners: Owners, order: Sequence[int]) -> list[Move]:
+    place = [problem.memory_of[owner] for owner in owners]
+    moves: list[Move] = []
+    for position, tensor in enumerate(problem.tensors):
+        home = HOST if tensor.producer == NO_UNIT else place[tensor.producer]
+        if (home == HOST or not tensor.output) and all(place[u] == home for u in tensor.consumers):
+            continue
+        for source, target in moves_of(problem, tensor, home, place, order):
+            moves.append((position, source, target))
+    return moves
+
+
+def moves_of(
+    problem: Problem, tensor: Tensor, home: int, place: Sequence[int], order: Sequence[int]
+) -> list[tuple[int, int]]:
+    """The copies of one tensor, each memory once, in the order in which it is needed there.
+
+    Args:
+        home: memory in which it is produced.
+        place: by unit the memory of its candidate.
+        order: by unit the position of its partition.
+    """
+    wanted = dict.fromkeys(place[u] for u in sorted(tensor.consumers, key=order.__getitem__))
+    if tensor.output:
+        wanted[HOST] = None
+    present = [home]
+    moves: list[tuple[int, int]] = []
+    for target in wanted:
+        if target in present:
+            continue
+        # Copies start from host memory if the tensor is there, else from the first candidate's.
+        present.sort()
+        source = next((s for s in present if (s, target) in problem.routes), None)
+        if source is None:
+            source = HOST
+            moves.append((present[0], HOST))
+            present.append(HOST)
+        moves.append((source, target))
+        present.append(target)
+    return moves

@@ -1,0 +1,277 @@
+"""What the caller rules about placement: strategy, pins, preferences, limits.
+
+Turns patterns over names into wishes for the nodes of one graph. Knows graphs and answers, and no
+provider: those are names here.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ep_core.contracts import Support
+from ep_core.errors import OptionError, PlacementError, did_you_mean
+from ep_core.graph import Graph, Node
+from ep_core.placement.build import Wishes
+from ep_core.placement.solve import Limits
+
+__all__ = ["STRATEGIES", "Rules", "as_gain", "as_limit", "as_patterns", "as_strategy"]
+
+STRATEGIES = ("auto", "greedy", "cost")
+_OPERATOR = "op:"
+_BETWEEN = "between:"
+_ARROW = "->"
+
+
+def as_strategy(name: str, value: Any) -> str:
+    """Return one of STRATEGIES; OptionError for anything else."""
+    if not isinstance(value, str) or value not in STRATEGIES:
+        raise OptionError(
+            name,
+            expected=f"one of {', '.join(map(repr, STRATEGIES))}",
+            got=repr(value),
+            fix=did_you_mean(str(value), STRATEGIES),
+        )
+    return value
+
+
+def as_patterns(name: str, value: Any) -> dict[str, str]:
+    """Return providers by pattern; OptionError for what can't be that."""
+    if not isinstance(value, Mapping):
+        raise OptionError(name, expected="a dict of providers by pattern", got=repr(value))
+    for pattern, provider in value.items():
+        if not isinstance(pattern, str) or not isinstance(provider, str) or not provider:
+            expected = "a pattern and the name of a provider, both str"
+            raise OptionError(name, expected=expected, got=f"{pattern!r}: {provider!r}")
+        if not _is_well_formed(pattern):
+            raise OptionError(
+                f"pattern {pattern!r} of {name}",
+                expected="a node's name, perhaps with * and ?, 'op:Conv', or 'between:a->b'",
+                got=repr(pattern),
+            )
+    return dict(value)
+
+
+def as_limit(name: str, value: Any) -> int | None:
+    """Return an int from 0 up, or None for no limit; OptionError for anything else."""
+    if value is None:
+        return None
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 0:
+        raise OptionError(name, expected="an int from 0 up, or None", got=repr(value))
+    return int(value)
+
+
+def as_gain(name: str, value: Any) -> float:
+    """Return a part, from 0 to 1; OptionError for anything else."""
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not number or not 0 <= float(value) <= 1:
+        raise OptionError(name, expected="a number from 0 to 1", got=repr(value))
+    return float(value)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How the graphs of one session are to be placed.
+
+    Attributes:
+        strategy: one of STRATEGIES.
+        pin, prefer: a provider's name by pattern. A pattern is a node's name, perhaps with `*`
+            and `?`, and in a body with or without the body's path before it (`if_1/then_branch/`);
+            `op:` and a type of operator; or `between:a->b` for what lies between two tensors.
+            Where preferences contradict each other the first one counts; pins may not.
+        limits: of each graph by itself.
+        settled: what "auto" came to for an earlier graph; it holds for all.
+    """
+
+    strategy: str = "auto"
+    pin: Mapping[str, str] = field(default_factory=dict)
+    prefer: Mapping[str, str] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    settled: str | None = None
+
+    def __post_init__(self) -> None:
+        # Settings that are dicts may have been changed after they were set.
+        as_patterns("pin", self.pin)
+        as_patterns("prefer", self.prefer)
+
+    def resolved(self, graph: Graph, names: Mapping[str, str]) -> Rules:
+        """The same with the session's names of providers; checks what only a model can tell.
+
+        Args:
+            graph: the main graph.
+            names: a provider's name in the session by each of its spellings.
+
+        Raises:
+            PlacementError: a provider that isn't in the session, a pattern that matches no node.
+        """
+        if not self.pin and not self.prefer:
+            return self
+        for setting, patterns in (("pin", self.pin), ("prefer", self.prefer)):
+            for pattern, provider in patterns.items():
+                if provider not in names:
+                    raise PlacementError(
+                        f"{setting} {pattern!r} names provider {provider!r}, which isn't in the "
+                        "session",
+                        fix=did_you_mean(provider, names),
+                    )
+        wanted = list(dict.fromkeys([*self.pin, *self.prefer]))
+        missing = set(wanted)
+        for scope, part in _graphs(graph):
+            missing -= {pattern for pattern in missing if _matches(part, scope, pattern)}
+        for pattern in wanted:
+            if pattern in missing:
+                raise _unmatched(graph, pattern, "pin" if pattern in self.pin else "prefer")
+        return replace(
+            self,
+            pin={pattern: names[provider] for pattern, provider in self.pin.items()},
+            prefer={pattern: names[provider] for pattern, provider in self.prefer.items()},
+        )
+
+    def wishes(
+        self, graph: Graph, scope: str, given: Mapping[str, Sequence[Support]] | None = None
+    ) -> Wishes:
+        """What the rules say of one graph's nodes.
+
+        Args:
+            given: by provider its answers. Control flow that a provider doesn't take is no
+                contradiction to a pattern that only happens to match it: its bodies are meant.
+
+        Raises:
+            PlacementError: two pins of one node to different providers.
+        """
+        pins, sources = _chosen(graph, scope, self.pin, strict=True)
+        for index, pattern in sources.items():
+            node = graph.nodes[index]
+            answers = (given or {}).get(pins[index])
+            refused = answers is not None and not answers[index].supported
+            if refused and node.bodies and not _is_narrow(pattern, node, scope):
+                del pins[index]
+        prefer, _ = _chosen(graph, scope, self.prefer, strict=False)
+        return Wishes(pins, prefer, sources=sources)
+
+    def answers(
+        self, graph: Graph, scope: str, name: str, answers: Sequence[Support]
+    ) -> tuple[Support, ...]:
+        """A provider's answers, without the control flow that has a node of another inside."""
+        if not self.pin or not any(node.bodies for node in graph.nodes):
+            return tuple(answers)
+        return tuple(
+            self._answer(node, scope, name, answer)
+            for node, answer in zip(graph.nodes, answers, strict=True)
+        )
+
+    def _answer(self, node: Node, scope: str, name: str, answer: Support) -> Support:
+        if not answer.supported:
+            return answer
+        for inner, body in _bodies(node, scope):
+            pins, sources = _chosen(body, inner, self.pin, strict=True)
+            for index, provider in pins.items():
+                if provider != name:
+                    at = f"{inner}/{body.nodes[index].name}"
+                    reason = f"{at!r} inside is pinned to {provider!r} by {sources[index]!r}"
+                    return Support(False, reason)
+        return answer
+
+
+def _is_well_formed(pattern: str) -> bool:
+    if pattern.startswith(_BETWEEN):
+        start, arrow, end = pattern.removeprefix(_BETWEEN).partition(_ARROW)
+        return bool(start.strip() and arrow and end.strip())
+    return bool(pattern.removeprefix(_OPERATOR).strip())
+
+
+def _chosen(
+    graph: Graph, scope: str, patterns: Mapping[str, str], *, strict: bool
+) -> tuple[dict[int, str], dict[int, str]]:
+    """Provider, and the pattern that says so, by position of a node."""
+    providers: dict[int, str] = {}
+    sources: dict[int, str] = {}
+    for pattern, provider in patterns.items():
+        for index in _matches(graph, scope, pattern):
+            other = providers.setdefault(index, provider)
+            first = sources.setdefault(index, pattern)
+            if strict and other != provider:
+                node = graph.nodes[index]
+                raise PlacementError(
+                    f"pins contradict each other: {node.key} {node.name!r} is pinned to {other!r} "
+                    f"by {first!r} and to {provider!r} by {pattern!r}",
+                    fix="Remove one of them, or make its pattern narrower.",
+                )
+    return providers, sources
+
+
+def _matches(graph: Graph, scope: str, pattern: str) -> Iterable[int]:
+    """Positions of the nodes of one graph that a pattern means."""
+    nodes = enumerate(graph.nodes)
+    if pattern.startswith(_BETWEEN):
+        start, _, end = pattern.removeprefix(_BETWEEN).partition(_ARROW)
+        return _between(graph, start.strip(), end.strip())
+    if pattern.startswith(_OPERATOR):
+        wanted = pattern.removeprefix(_OPERATOR)
+        return [i for i, node in nodes if wanted in (node.op_type, node.key)]
+    before = f"{scope}/" if scope else ""
+    return [i for i, node in nodes if _fits(node.name, before, pattern)]
+
+
+def _fits(name: str, before: str, pattern: str) -> bool:
+    """Names are compared as they are first, for they may hold brackets."""
+    names = (name, before + name)
+    return pattern in names or any(fnmatchcase(one, pattern) for one in names)
+
+
+def _is_narrow(pattern: str, node: Node, scope: str) -> bool:
+    """It means this node, or nodes of its kind, in so many words."""
+    return pattern.startswith(_OPERATOR) or pattern in (node.name, f"{scope}/{node.name}")
+
+
+def _between(graph: Graph, start: str, end: str) -> Iterable[int]:
+    """Nodes that depend on one tensor and on which another depends."""
+    after: set[int] = set()
+    pending = [start]
+    while pending:
+        users = set(graph.consumers.get(pending.pop(), ())) - after
+        after |= users
+        pending.extend(name for user in users for name in graph.nodes[user].outputs if name)
+    found: set[int] = set()
+    pending = [end]
+    while pending:
+        maker = graph.producers.get(pending.pop())
+        if maker in after and maker not in found:
+            found.add(maker)
+            pending.extend(graph.nodes[maker].reads)
+    return sorted(found)
+
+
+def _graphs(graph: Graph, scope: str = "") -> Iterator[tuple[str, Graph]]:
+    """A graph and all bodies inside, each with its path."""
+    yield scope, graph
+    for node in graph.nodes:
+        yield from _bodies(node, scope)
+
+
+def _bodies(node: Node, scope: str) -> Iterator[tuple[str, Graph]]:
+    """The bodies inside a node, of all depths, each with its path."""
+    for name, body in node.bodies.items():
+        inner = f"{scope}/{node.name}/{name}" if scope else f"{node.name}/{name}"
+        yield from _graphs(body, inner)
+
+
+def _unmatched(graph: Graph, pattern: str, setting: str) -> PlacementError:
+    nodes = [node for _, part in _graphs(graph) for node in part.nodes]
+    known = [node.name for node in nodes]
+    if pattern.startswith(_OPERATOR):
+        known = [node.op_type for node in nodes]
+    elif pattern.startswith(_BETWEEN):
+        known = []
+    hint = did_you_mean(pattern.removeprefix(_OPERATOR), set(known))
+    advice = (
+        "A pass may have removed or fused the node: with graph_optimization_level "
+        "ORT_DISABLE_ALL every node stays."
+    )
+    return PlacementError(
+        f"{setting} {pattern!r} matches no node of the model after its graph passes",
+        fix=f"{hint} {advice}" if hint.startswith("Did you mean") else advice,
+    )
