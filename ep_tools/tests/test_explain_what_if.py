@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 from ep_core.contracts import Support
+from ep_core.discovery.registry import registry
 from ep_core.errors import EpError, NotSupportedError
 from ep_core.graph import Subgraph
 from ep_core.loading.load import load_model
@@ -132,12 +133,10 @@ def test_limits_are_said(model, certificate, capsys):
 
 
 def test_nothing_is_compiled_for_those_that_are_here(model, certificate, capsys, monkeypatch):
-    from conftest import ReferenceProvider
-
     def compile_nothing(self, subgraph):
         raise AssertionError("compiled")
 
-    monkeypatch.setattr(ReferenceProvider, "compile", compile_nothing)
+    monkeypatch.setattr(type(registry().create("reference", {})), "compile", compile_nothing)
     document = explain(
         capsys,
         *(model(CHAIN), "--level", "0", "--providers", "reference"),
