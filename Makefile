@@ -21,7 +21,11 @@ help: ## Show this list
 demo: $(READY) ## Read the text in a picture with two pretrained models
 	$(BIN)/python examples/ocr.py
 
-test: check ## Run the checks and all tests; what CI runs
+test: check ## Run the checks, the kit against our own providers, and all tests; what CI runs
+	$(BIN)/ep certify cpu --level mustpass --jobs $(JOBS) --out .cache/compliance/cpu-mustpass \
+		--certificate-folder .cache/compliance/cpu-mustpass/certificates
+	$(BIN)/ep certify simulator --level mustpass --jobs $(JOBS) --out .cache/compliance/simulator-mustpass \
+		--certificate-folder .cache/compliance/simulator-mustpass/certificates
 	$(BIN)/pytest -n $(JOBS)
 
 check: $(READY) ## Lint, format, types, import rules, size of the core, links in the documents

@@ -16,7 +16,17 @@ sys.path.insert(0, str(ZOO))
 # A provider that is loaded first would keep it from being imported at all.
 importlib.import_module("onnx.reference")
 
-INSTALLED = ("correct", "crashes", "hangs", "exits", "chatters", "cant_open", "careless")
+INSTALLED = (
+    "correct",
+    "crashes",
+    "hangs",
+    "exits",
+    "forks",
+    "scribbles",
+    "chatters",
+    "cant_open",
+    "careless",
+)
 
 
 @pytest.fixture(scope="session")

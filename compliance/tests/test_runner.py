@@ -61,6 +61,20 @@ def test_what_a_provider_prints_is_no_answer():
     assert outcomes(verdicts) == {case.id: Outcome.PASS for case in SOME}
 
 
+def test_a_child_that_answers_too_shifts_no_verdicts():
+    verdicts = run_jobs(SOME, Target("forks"))
+    assert [verdict.case_id for verdict in verdicts] == [case.id for case in SOME]
+    assert Outcome.NOT_RUN not in outcomes(verdicts).values()
+    crashed = [verdict for verdict in verdicts if verdict.outcome is not Outcome.PASS]
+    assert {verdict.outcome for verdict in crashed} <= {Outcome.CRASH}
+    assert all("out of turn" in verdict.reason for verdict in crashed)
+
+
+def test_what_isnt_an_answer_costs_one_case():
+    verdicts = run_jobs(SOME, Target("scribbles"))
+    assert outcomes(verdicts) == only_mul(Outcome.CRASH)
+
+
 def test_a_provider_that_cant_be_opened_makes_the_run_incomplete():
     verdicts = run_jobs(SOME, Target("cant_open"))
     assert {verdict.outcome for verdict in verdicts} == {Outcome.NOT_RUN}

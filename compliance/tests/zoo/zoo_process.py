@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -39,6 +40,29 @@ def _chatter(x):
     return np.maximum(x, x.dtype.type(0))
 
 
+def _fork(a, b):
+    # The child goes on as if it were the worker, and answers too.
+    if a.shape != b.shape:
+        os.fork()
+    return np.multiply(a, b)
+
+
+def _scribble(a, b):
+    if a.shape != b.shape:
+        for descriptor in range(3, 64):
+            with contextlib.suppress(OSError):
+                os.write(descriptor, b"\x00 not an answer\n")
+    return np.multiply(a, b)
+
+
+class Forks(CorrectProvider):
+    table = table_with(Mul=_fork)
+
+
+class Scribbles(CorrectProvider):
+    table = table_with(Mul=_scribble)
+
+
 class Crashes(CorrectProvider):
     table = table_with(Mul=_crash)
 
@@ -73,6 +97,8 @@ class CantOpen(CorrectProvider):
 crashes = Plugin(Crashes, "crashes")
 hangs = Plugin(Hangs, "hangs")
 exits = Plugin(Exits, "exits")
+forks = Plugin(Forks, "forks")
+scribbles = Plugin(Scribbles, "scribbles")
 chatters = Plugin(Chatters, "chatters")
 cant_open = Plugin(CantOpen, "cant_open")
 careless = Plugin(Careless, "careless")

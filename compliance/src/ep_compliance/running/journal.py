@@ -92,7 +92,7 @@ def _read_numerics(path: Path, key: str) -> Numerics | None:
 def _records(path: Path, key: str) -> Iterator[Any]:
     """What the lines after the first hold; lines that were cut are left out."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         if not lines or json.loads(lines[0]).get("key") != key:
             return
     except (OSError, ValueError, AttributeError):
