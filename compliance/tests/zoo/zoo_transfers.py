@@ -5,6 +5,8 @@ They join the table of devices.
 
 from __future__ import annotations
 
+import mmap
+
 import numpy as np
 from zoo_device import OtherMemory
 from zoo_device import animal as device_animal
@@ -22,6 +24,19 @@ class AlignedTargets(OtherMemory):
             if isinstance(target, np.ndarray) and target.ctypes.data % 16:
                 target = np.empty_like(target)
             super().copy(source, target, stream)
+
+
+@device_animal("keeps pinned pages instead of copying", "memory/pinned", "with other bits")
+class KeepsPages(OtherMemory):
+    class transfer_class(SimulatorTransfer):  # noqa: N801
+        def __init__(self, device):
+            super().__init__(device)
+            self.kept = {}
+
+        def copy(self, source, target, stream):
+            if isinstance(source, np.ndarray) and source.ctypes.data % mmap.PAGESIZE == 0:
+                self.kept[id(target)] = source
+            super().copy(self.kept.get(id(source), source), target, stream)
 
 
 @device_animal("denies the way back", "memory/routes", "can_copy denies the way")

@@ -6,6 +6,9 @@ Goes on where `memory` ends; providers in host memory have nothing to check here
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import mmap
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -102,6 +105,57 @@ def _placed(dtype: DataType, count: int, shift: int) -> tuple[Array, Array]:
     owner = np.full(nbytes + 2 * _BESIDE + 32, _FILLER, np.uint8)
     start = _BESIDE + -(owner.ctypes.data + _BESIDE) % 16 + shift
     return owner, owner[start : start + nbytes].view(dtype.numpy)
+
+
+@check("memory/pinned")
+def pinned(bench: Bench) -> None:
+    """From and to host memory that is pinned, at the start of its pages and at their very end.
+
+    The pages are locked as far as the system lets us. Who copies from pinned memory without help of
+    the host is tempted to keep the pages instead; so they are overwritten after the copy.
+    """
+    with _device(bench) as provider, _lane(provider) as lane:
+        for dtype in (DataType.FLOAT, DataType.FLOAT16, DataType.INT64, DataType.UINT8):
+            if _holds(lane, dtype):
+                for count in _COUNTS:
+                    for at_end in (False, True):
+                        _check_pinned(lane, dtype, count, at_end)
+
+
+def _check_pinned(lane: DeviceLane, dtype: DataType, count: int, at_end: bool) -> None:
+    """One way there and back, the source overwritten in between."""
+    nbytes = count * dtype.numpy.itemsize
+    pages = [_pages(nbytes) for _ in range(2)]
+    start = len(pages[0]) - nbytes if at_end else 0
+    source, target = (page[start : start + nbytes].view(dtype.numpy) for page in pages)
+    right = np.random.default_rng(count).integers(0, 2, count).astype(dtype.numpy)
+    source[...] = right
+    what = f"{count} {dtype.text} at the {'end' if at_end else 'start'} of pinned pages"
+    try:
+        buffer = lane.allocator.allocate((count,), dtype, lane.stream)
+        lane.transfer.copy(source, buffer, lane.stream)
+        lane.wait()
+        pages[0][...] = _FILLER
+        lane.transfer.copy(buffer, target, lane.stream)
+        lane.release([buffer])
+        lane.wait()
+    except Exception as error:
+        raise Broken(f"copying {what} raises {text_of(error)}") from error
+    if not same_bits(right, target):
+        raise Broken(f"{what} come back with other bits")
+    if any(pages[1][:start] != _FILLER) or any(pages[1][start + nbytes :] != _FILLER):
+        raise Broken(f"{what}: bytes beside them were written")
+
+
+def _pages(nbytes: int) -> Array:
+    """Whole pages filled with a pattern, locked in memory where that is allowed."""
+    length = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    bytes_of_pages: Array = np.frombuffer(mmap.mmap(-1, length), np.uint8)
+    if os.name == "posix":
+        address, size = ctypes.c_void_p(bytes_of_pages.ctypes.data), ctypes.c_size_t(length)
+        ctypes.CDLL(None).mlock(address, size)
+    bytes_of_pages[...] = _FILLER
+    return bytes_of_pages
 
 
 @check("memory/foreign-routes")
