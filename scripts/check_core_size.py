@@ -14,15 +14,17 @@ from pathlib import Path
 
 CORE = Path(__file__).resolve().parents[1] / "ep_core" / "src" / "ep_core"
 LIMITS = {
-    "": 3000,  # contracts, placement, plans, execution, sessions: what a provider author reads
+    "": 2400,  # contracts, graph, sessions: what a provider author reads
+    "running": 1050,
     "loading": 1800,
     "certificates": 340,
     "discovery": 900,
     "artifacts": 370,
-    "binding": 1300,
+    "binding": 1400,
     "passes": 2500,
-    "profiling": 420,
-    "placement": 1500,
+    "profiling": 480,
+    "placement": 1850,
+    "tuning": 420,
 }
 FREE = {
     tokenize.COMMENT,

@@ -20,7 +20,7 @@ from ep_core.contracts import ProviderFeatures
 from ep_core.errors import ContractError
 from ep_core.graph import Graph, Node, Subgraph, ValueInfo
 from ep_core.partition import Candidate, partition
-from ep_core.plan import (
+from ep_core.running.plan import (
     NO_STREAM,
     Copy,
     HostWait,
@@ -30,7 +30,7 @@ from ep_core.plan import (
     Run,
     StreamWait,
 )
-from ep_core.planner import Planner
+from ep_core.running.planner import Planner
 from ep_core.types import HOST_MEMORY, DataType, MemoryInfo, MemoryKind, OpSet, TensorType
 
 FLOATS = TensorType(DataType.FLOAT, (2,))

@@ -16,15 +16,15 @@ from types import MappingProxyType
 from ep_core.artifacts.cache import ArtifactCache, make_partition
 from ep_core.binding.layout import Item, Layout
 from ep_core.contracts import CompiledPartition, Stream, Value
-from ep_core.control_flow import Body
 from ep_core.errors import CompileError, ContractError, DeviceLostError
 from ep_core.graph import Graph, Node, Subgraph, ValueInfo
 from ep_core.partition import CORE, Candidate, Partitioning, PartitionSpec, partition
 from ep_core.placement.decide import Decision
 from ep_core.placement.rules import Rules
-from ep_core.plan import Plan, Scratch
-from ep_core.planner import Planner
 from ep_core.report import CopyReport, PartitionReport, PlacementReport, copies_of
+from ep_core.running.control_flow import Body
+from ep_core.running.plan import Plan, Scratch
+from ep_core.running.planner import Planner
 
 __all__ = ["Compiler"]
 

@@ -30,11 +30,13 @@ __all__ = [
     "DataTransfer",
     "Event",
     "ExecutionProvider",
+    "FusedGroup",
     "GraphPass",
     "HostArray",
     "NodeTime",
     "Numerics",
     "OptionSpec",
+    "PartitionMemory",
     "ProviderFactory",
     "ProviderFeatures",
     "ProviderInfo",
@@ -73,6 +75,11 @@ class Buffer(Protocol):
     @property
     def memory(self) -> MemoryInfo: ...
 
+    def data_ptr(self) -> int:
+        """Required. Address of the first byte as the vendor's own libraries take it, or raise
+        BufferError where the memory has no addresses. Valid until the buffer is released."""
+        ...
+
     def __dlpack__(self, *, stream: int | None = None) -> object:
         """Required. Export without a copy, or raise BufferError where the memory has no DLPack
         device. The capsule keeps the memory alive after the buffer is released."""
@@ -83,13 +90,24 @@ class Buffer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AllocatorStats:
-    """Counters of an allocator, in bytes and calls since it was made."""
+    """Counters of an allocator, in bytes and calls since it was made.
+
+    Attributes:
+        in_use_bytes, peak_bytes: in buffers that are out now, and the most there ever were.
+        reserved_bytes: taken from the device, those that wait for their next use included.
+        allocations, releases: calls.
+        device_allocations: how often memory was taken from the device itself. What is given out
+            again isn't counted, so that a run which needs nothing new leaves it as it is.
+        pinned_bytes: page-locked host memory that arrays of `allocate_pinned` hold now.
+    """
 
     in_use_bytes: int = 0
     peak_bytes: int = 0
     reserved_bytes: int = 0
     allocations: int = 0
     releases: int = 0
+    device_allocations: int = 0
+    pinned_bytes: int = 0
 
 
 class Event(Protocol):
@@ -202,6 +220,11 @@ class ProviderFeatures:
         artifacts: compiled partitions can be exported and imported, so that a later session
             needn't compile; the core keeps them where the caller wants it.
         profiles_nodes: can tell how long each node of a partition takes.
+        overlaps_copies: copies on one stream go on beside work on another, so that the core gives
+            copies a stream of their own. Needs `asynchronous`.
+        pinned_host: gives out page-locked host memory.
+        imports_dlpack: takes tensors of other libraries that lie in its memory.
+        tells_memory: can tell what a partition takes of the device's memory.
         numerics: of the device as it was opened; options may have a say in it.
     """
 
@@ -212,6 +235,10 @@ class ProviderFeatures:
     deterministic: bool = True
     artifacts: bool = False
     profiles_nodes: bool = False
+    overlaps_copies: bool = False
+    pinned_host: bool = False
+    imports_dlpack: bool = False
+    tells_memory: bool = False
     numerics: Numerics = field(default_factory=Numerics)
 
 
@@ -279,14 +306,33 @@ class Support:
 
 
 @dataclass(frozen=True, slots=True)
+class FusedGroup:
+    """Nodes that the provider runs as one piece of work, if it gets them all.
+
+    It is an offer, not a condition: each node was said yes to by itself as well.
+
+    Attributes:
+        nodes: positions in `graph.nodes`, ascending, at least two; all supported. The nodes are
+            connected, and no path between two of them leaves the group.
+        cost: estimated seconds for all of them together, None if the provider has no idea; then
+            placement assumes that nothing between the nodes goes through memory.
+    """
+
+    nodes: tuple[int, ...]
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Capability:
     """A provider's answer for a graph.
 
     Attributes:
         nodes: one `Support` per node of `graph.nodes`, in the same order.
+        groups: what would be fused; groups don't overlap.
     """
 
     nodes: tuple[Support, ...]
+    groups: tuple[FusedGroup, ...] = ()
 
 
 # ---------------------------------------------------------------- the provider
@@ -307,6 +353,22 @@ class NodeTime:
     start_ns: int
     end_ns: int
     queue: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMemory:
+    """What a partition takes of the memory that its provider works in, in bytes.
+
+    Attributes:
+        constant_bytes: held from `compile` to `close`: weights, packed or not.
+        workspace_bytes: the most that one run takes at any time for what isn't an input or output,
+            None where it depends on shapes that aren't known beforehand.
+        output_bytes: the most that one run takes for outputs that it makes itself, None likewise.
+    """
+
+    constant_bytes: int
+    workspace_bytes: int | None
+    output_bytes: int | None
 
 
 class CompiledPartition(Protocol):
@@ -410,6 +472,27 @@ class ExecutionProvider(Protocol):
         """Required if `features.profiles_nodes`; never called otherwise, nor in sessions that
         aren't profiled. From now on each run of `partition`, which hasn't run yet, calls `record`
         for each node, from any thread, and before whoever waits for the results has them."""
+        ...
+
+    def allocate_pinned(self, shape: tuple[int, ...], dtype: DataType) -> HostArray:
+        """Required if `features.pinned_host`; never called otherwise. A C-contiguous array in
+        page-locked host memory, contents undefined. Copies between it and the device may overlap
+        with other work. It is an array like any other for everybody else. The memory is freed
+        with the last reference to the array or a view of it, also after `close`. Raises
+        AllocationError."""
+        ...
+
+    def import_dlpack(self, tensor: Any) -> Buffer:
+        """Required if `features.imports_dlpack`; never called otherwise. A buffer over the memory
+        of an object with `__dlpack__` and `__dlpack_device__`, without a copy. What its library
+        still has queued for it is waited for, or ordered before whatever is submitted later. The
+        tensor is kept alive until the allocator gets the buffer back. Raises BufferError where
+        the device, the dtype or the layout doesn't fit."""
+        ...
+
+    def get_partition_memory(self, partition: CompiledPartition) -> PartitionMemory:
+        """Required if `features.tells_memory`; never called otherwise. For planning: an upper
+        bound that holds for every run, as close as the provider can tell."""
         ...
 
     def close(self) -> None:

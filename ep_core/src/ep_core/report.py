@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ep_core.partition import CORE, NodePlacement
-from ep_core.plan import Copy, Plan
+from ep_core.running.plan import Copy, Plan
 
 __all__ = ["CopyReport", "PartitionReport", "PlacementReport", "copies_of"]
 

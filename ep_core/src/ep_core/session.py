@@ -32,9 +32,9 @@ from ep_core.loading.export import save_model
 from ep_core.loading.load import ModelMetadata, load_model
 from ep_core.options import RunOptions, SessionOptions
 from ep_core.passes import optimize
-from ep_core.plan import Run, reraise
 from ep_core.profiling.session import start_profiler
 from ep_core.report import PlacementReport
+from ep_core.running.plan import Run, reraise
 from ep_core.signature import NodeArg, Signature
 
 __all__ = ["InferenceSession", "get_available_providers"]

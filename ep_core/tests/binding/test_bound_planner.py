@@ -18,7 +18,7 @@ from ep_core.binding.planner import BoundPlanner, CopyInto, Duplicate, Target, W
 from ep_core.errors import ContractError
 from ep_core.graph import Graph, Initializer, Subgraph, ValueInfo
 from ep_core.partition import partition
-from ep_core.plan import NO_STREAM, Copy, Run
+from ep_core.running.plan import NO_STREAM, Copy, Run
 from ep_core.types import HOST_MEMORY, DataType, MemoryInfo, MemoryKind, TensorType
 
 

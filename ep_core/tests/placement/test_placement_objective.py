@@ -12,7 +12,6 @@ from test_partition import graph_of
 from test_planner import Compiled, Device, Host, on
 
 from ep_core.contracts import Support
-from ep_core.control_flow import Body
 from ep_core.graph import Graph, Node, Subgraph, ValueInfo
 from ep_core.memory import direct_hop
 from ep_core.placement.build import CORE, Offer, Wishes
@@ -20,8 +19,9 @@ from ep_core.placement.objective import evaluate
 from ep_core.placement.place import place
 from ep_core.placement.problem import Route
 from ep_core.placement.roofline import assumed_speed
-from ep_core.plan import Copy
-from ep_core.planner import Planner
+from ep_core.running.control_flow import Body
+from ep_core.running.plan import Copy
+from ep_core.running.planner import Planner
 from ep_core.types import HOST_MEMORY, DataType, OpSet, TensorType
 
 THERE, BACK = Route(1.0, 10.0), Route(2.0, 100.0)

@@ -11,16 +11,19 @@ from typing import Any, ClassVar, Protocol
 
 from ep_core.contracts import (
     Allocator,
+    Buffer,
     CompiledPartition,
     DataTransfer,
+    HostArray,
     NodeTime,
+    PartitionMemory,
     ProviderFeatures,
     ProviderInfo,
     Stream,
 )
 from ep_core.errors import CompileError, ProviderError
 from ep_core.graph import Subgraph
-from ep_core.types import HOST_MEMORY, DeviceInfo, MemoryInfo
+from ep_core.types import HOST_MEMORY, DataType, DeviceInfo, MemoryInfo
 
 __all__ = ["Closable", "ProviderBase"]
 
@@ -102,6 +105,18 @@ class ProviderBase:
     ) -> None:
         """Have nodes timed. Default: a refusal, right without `profiles_nodes`."""
         raise ProviderError(f"provider {self._info.name!r} doesn't time its nodes")
+
+    def allocate_pinned(self, shape: tuple[int, ...], dtype: DataType) -> HostArray:
+        """Page-locked host memory. Default: a refusal, right without `pinned_host`."""
+        raise ProviderError(f"provider {self._info.name!r} has no pinned host memory")
+
+    def import_dlpack(self, tensor: Any) -> Buffer:
+        """A buffer over another library's tensor. Default: a refusal, without `imports_dlpack`."""
+        raise ProviderError(f"provider {self._info.name!r} imports no DLPack tensors")
+
+    def get_partition_memory(self, partition: CompiledPartition) -> PartitionMemory:
+        """What a partition takes. Default: a refusal, right without `tells_memory`."""
+        raise ProviderError(f"provider {self._info.name!r} doesn't tell what a partition takes")
 
     def close(self) -> None:
         """Close everything that is still open, then the device; twice without harm."""

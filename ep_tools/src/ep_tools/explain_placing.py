@@ -22,7 +22,7 @@ from ep_core.graph import Graph, Node
 from ep_core.loading.load import load_model
 from ep_core.partition import CORE, Candidate
 from ep_core.passes import optimize
-from ep_core.plan import Copy, Plan, Run
+from ep_core.running.plan import Copy, Plan, Run
 from ep_core.types import HOST_MEMORY
 from ep_tools.explain_what_if import StandIn, dry, stand_in
 from ep_tools.requests import SessionRequest

@@ -19,7 +19,7 @@ from ep_core.contracts import Buffer, ExecutionProvider, HostArray
 from ep_core.discovery.registry import registry
 from ep_core.errors import AllocationError, DeviceLostError, OptionError
 from ep_core.memory import contiguous, direct_hop
-from ep_core.plan import reraise
+from ep_core.running.plan import reraise
 from ep_core.types import HOST_MEMORY, DataType, MemoryInfo
 
 __all__ = ["HOST", "Place", "copy_between", "find_place", "new_array", "new_tensor", "to_host"]

@@ -17,9 +17,9 @@ from ep_core.binding.pointers import array_at, element_type_of, shape_of
 from ep_core.binding.value import OrtValue
 from ep_core.contracts import ExecutionProvider, HostArray, Value
 from ep_core.errors import FeedError, NotSupportedError, OptionError, RunError, did_you_mean
-from ep_core.executor import Terminable
 from ep_core.graph import Graph
 from ep_core.report import CopyReport
+from ep_core.running.executor import Terminable
 from ep_core.signature import Signature, check_feed, check_shape
 from ep_core.types import HOST_MEMORY, DataType, MemoryInfo, OptionalType, TensorType, ValueType
 

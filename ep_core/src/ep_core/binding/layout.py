@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ep_core.contracts import CompiledPartition
-from ep_core.control_flow import Body
 from ep_core.graph import Graph, Node, Subgraph
 from ep_core.partition import Candidate
-from ep_core.plan import Plan, Scratch
-from ep_core.planner import Planner
+from ep_core.running.control_flow import Body
+from ep_core.running.plan import Plan, Scratch
+from ep_core.running.planner import Planner
 
 __all__ = ["Item", "Layout"]
 

@@ -18,8 +18,8 @@ from ep_core.errors import FeedError
 from ep_core.graph import Graph, Subgraph
 from ep_core.memory import Hop, contiguous, copy_value, direct_hop
 from ep_core.partition import Candidate
-from ep_core.plan import NO_STREAM, Copy, Plan, Run, RunState, Scratch
-from ep_core.planner import Planner, static_bytes, static_tensor
+from ep_core.running.plan import NO_STREAM, Copy, Plan, Run, RunState, Scratch
+from ep_core.running.planner import Planner, static_bytes, static_tensor
 from ep_core.types import HOST_MEMORY, DataType, MemoryInfo
 
 __all__ = ["BoundPlanner", "CopyInto", "Duplicate", "Target", "Wish"]

@@ -11,10 +11,10 @@ from ep_core.binding.layout import Layout
 from ep_core.binding.planner import BoundPlanner, CopyInto, Duplicate, Target, Wish
 from ep_core.contracts import ExecutionProvider, Value
 from ep_core.errors import ContractError
-from ep_core.executor import ContextPool, RunContext, Terminable
 from ep_core.partition import Candidate
-from ep_core.plan import NO_STREAM, Copy, Plan, Run, Scratch, reraise
 from ep_core.report import CopyReport
+from ep_core.running.executor import ContextPool, RunContext, Terminable
+from ep_core.running.plan import NO_STREAM, Copy, Plan, Run, Scratch, reraise
 from ep_core.types import HOST_MEMORY, MemoryInfo
 
 __all__ = ["BoundPlans", "Filled"]

@@ -17,10 +17,10 @@ from ep_core.binding.plans import BoundPlans, MakePool
 from ep_core.binding.value import OrtValue
 from ep_core.contracts import AllocatorStats, Value
 from ep_core.errors import FeedError, OptionError, SessionClosedError, did_you_mean
-from ep_core.executor import ContextPool, block_sizes
 from ep_core.options import RunOptions
 from ep_core.partition import Candidate
-from ep_core.plan import Plan
+from ep_core.running.executor import ContextPool, block_sizes
+from ep_core.running.plan import Plan
 from ep_core.signature import Signature
 
 __all__ = ["BoundRuns", "MemoryReport"]

@@ -1,7 +1,7 @@
 """What a placement costs: partitions, copies with bytes, seconds.
 
 The one place that says so; the solver, the report and the tests ask here. Copies are those that
-`planner.py` plans for the same partitions in the same order.
+`running/planner.py` plans for the same partitions in the same order.
 """
 
 from __future__ import annotations

@@ -12,15 +12,15 @@ from ep_core.artifacts.cache import ArtifactCache
 from ep_core.compiler import Compiler
 from ep_core.contracts import ExecutionProvider, Value
 from ep_core.errors import OptionError
-from ep_core.executor import ContextPool, Terminable
 from ep_core.graph import Graph
 from ep_core.options import SessionOptions
 from ep_core.partition import Candidate, Partitioning
 from ep_core.placement.rules import Rules
-from ep_core.plan import Plan, Scratch
 from ep_core.profiling.provider import WatchedProvider
 from ep_core.profiling.steps import timed_plan
 from ep_core.profiling.trace import Trace
+from ep_core.running.executor import ContextPool, Terminable
+from ep_core.running.plan import Plan, Scratch
 
 __all__ = ["Profiler", "start_profiler"]
 

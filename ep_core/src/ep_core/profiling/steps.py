@@ -9,7 +9,9 @@ from typing import Any
 
 from ep_core.binding.planner import CopyInto, Duplicate
 from ep_core.contracts import Allocator, ExecutionProvider
-from ep_core.plan import (
+from ep_core.profiling.trace import Trace
+from ep_core.report import PartitionReport
+from ep_core.running.plan import (
     NO_STREAM,
     Copy,
     HostWait,
@@ -21,8 +23,6 @@ from ep_core.plan import (
     Step,
     StreamWait,
 )
-from ep_core.profiling.trace import Trace
-from ep_core.report import PartitionReport
 from ep_core.types import HOST_MEMORY
 
 __all__ = ["timed_plan"]

@@ -14,10 +14,10 @@ import numpy as np
 
 from ep_core.contracts import HostArray, Value
 from ep_core.errors import InvalidModelError, RunError
-from ep_core.executor import execute, isolate
 from ep_core.graph import Node
 from ep_core.memory import copy_value
-from ep_core.plan import Plan, RunState, Step
+from ep_core.running.executor import execute, isolate
+from ep_core.running.plan import Plan, RunState, Step
 from ep_core.types import TensorType, ValueType
 
 __all__ = ["Body", "control_flow_step"]

@@ -15,11 +15,11 @@ from types import MappingProxyType
 from typing import Any
 
 from ep_core.contracts import Allocator, CompiledPartition
-from ep_core.control_flow import Body, control_flow_step
 from ep_core.graph import Graph, Node, Subgraph
 from ep_core.memory import direct_hop
 from ep_core.partition import Candidate
-from ep_core.plan import (
+from ep_core.running.control_flow import Body, control_flow_step
+from ep_core.running.plan import (
     NO_STREAM,
     Copy,
     HostWait,

@@ -16,7 +16,7 @@ import numpy as np
 from ep_core.contracts import ExecutionProvider, Stream, Value
 from ep_core.errors import ContractError, RunCancelledError
 from ep_core.memory import copy_value
-from ep_core.plan import Plan, RunState, Scratch, Step, reraise
+from ep_core.running.plan import Plan, RunState, Scratch, Step, reraise
 
 __all__ = ["ContextPool", "RunContext", "Terminable", "block_sizes", "execute"]
 
