@@ -1,9 +1,11 @@
 # Every target sets itself up: it needs Python 3.11 or newer and make, nothing else.
-#   make demo | test | check | certify | bench | docs | clean | help
+#   make demo | test | check | stress | certify | bench | docs | clean | help
 
 PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 2
+MINUTES ?= 60
+SEED ?= 1
 UV_VERSION := 0.13.9
 
 BIN := $(VENV)/bin
@@ -12,7 +14,7 @@ PROJECTS := pyproject.toml $(wildcard */pyproject.toml plugins/*/pyproject.toml)
 
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
-.PHONY: help demo test check certify bench docs format clean
+.PHONY: help demo test check stress certify bench docs format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -36,6 +38,9 @@ check: $(READY) ## Lint, format, types, import rules, size of the core, links in
 	$(BIN)/python scripts/check_core_size.py
 	$(BIN)/python scripts/check_docs.py
 	$(BIN)/python scripts/check_certificates.py
+
+stress: $(READY) ## Two memories under faults, interrupts and many threads, for an hour; MINUTES=, SEED=
+	PYTHONPATH=tests $(BIN)/python -m stress --minutes $(MINUTES) --seed $(SEED)
 
 certify: $(READY) ## Renew the certificates of our own providers, and the tables made from them
 	rm -f plugins/*/src/*/certificates/*.json ep_sdk/src/ep_sdk/certificates/*.json

@@ -1,16 +1,19 @@
-"""Greedy beside cost-based placement: real models on a CPU and a simulated device.
+"""Greedy beside placement by declared and by measured costs: real models on two devices.
 
     python benchmarks/run.py placement
 
-The simulator takes the same time for every kernel and for every copy, and declares it. What numpy
-needs beyond that isn't declared, nor is what the CPU needs, whose speed is assumed: predictions
-are there to compare placements, not to foretell times. The two placements take turns.
+The devices are the CPU and a simulator, which takes the same time for every kernel and for every
+copy, and declares it. What numpy needs beyond that isn't declared, and what the CPU declares is
+coarse: by declared costs, predictions are there to compare placements, not to foretell times. The
+three placements take turns.
 """
 
 from __future__ import annotations
 
 import statistics
+import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +38,7 @@ NAMES = (
     "arabic-marks",
     "arabic-marks-bilstm",
 )
-STRATEGIES = ("greedy", "cost")
+STRATEGIES = ("greedy", "cost", "tuned")
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,12 @@ DEVICES = (
 
 
 def open_session(
-    name: str, device: Device, strategy: str, feeds: dict[str, Any]
+    name: str, device: Device, strategy: str, feeds: dict[str, Any], costs: str
 ) -> InferenceSession:
     """The model, with the lengths of its feeds, on the device and the CPU.
 
-    Certificates don't count, so that they don't matter to the table.
+    Measured costs are kept in the folder `costs`. Certificates don't count, so that they don't
+    matter to the table.
     """
     options = SessionOptions()
     options.certificate_policy = CertificatePolicy.OFF
@@ -81,7 +85,10 @@ def open_session(
             options.add_free_dimension_override_by_name(dim, length)
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
-    options.placement_strategy = strategy
+    if strategy == "tuned":
+        options.tune, options.cost_cache = True, costs
+    else:
+        options.placement_strategy = strategy
     return InferenceSession(fetch(name), options, providers=[device.provider(), "cpu"])
 
 
@@ -92,10 +99,10 @@ def seconds_of_run(session: InferenceSession, feeds: dict[str, Any]) -> float:
     return time.perf_counter() - begin
 
 
-def compare(name: str, device: Device) -> tuple[str, ...]:
+def compare(name: str, device: Device, costs: str) -> tuple[str, ...]:
     """Measure one model and return a row of the table."""
     feeds = sample_feeds(name)
-    sessions = [open_session(name, device, strategy, feeds) for strategy in STRATEGIES]
+    sessions = [open_session(name, device, strategy, feeds, costs) for strategy in STRATEGIES]
     try:
         for session in sessions:
             session.run(None, feeds)  # warms up, isn't timed
@@ -107,18 +114,19 @@ def compare(name: str, device: Device) -> tuple[str, ...]:
     measured = [statistics.median(side) * 1e3 for side in zip(*rounds, strict=True)]
     return (
         f"{name}, {device.name}",
-        _both(on_device(report) for report in reports),
-        _both(len(report.partitions) for report in reports),
-        _both(len(report.copies) for report in reports),
-        _both(kibibytes(report) for report in reports),
-        _both(f"{seconds * 1e3:.1f}" for seconds in predicted(reports[-1])),
-        _both(f"{milliseconds:.1f}" for milliseconds in measured),
+        _beside(on_device(report) for report in reports),
+        _beside(len(report.partitions) for report in reports),
+        _beside(len(report.copies) for report in reports),
+        _beside(kibibytes(report) for report in reports),
+        _beside(f"{seconds * 1e3:.1f}" for seconds in predicted(reports)),
+        _beside(f"{milliseconds:.1f}" for milliseconds in measured),
     )
 
 
-def predicted(report: PlacementReport) -> tuple[float, float]:
-    """Seconds of greedy and of the cost-based placement, as the latter's report has both."""
-    return report.greedy_seconds or 0.0, report.predicted_seconds or 0.0
+def predicted(reports: Sequence[PlacementReport]) -> tuple[float, ...]:
+    """Seconds of greedy and of what was placed by cost, both by declared costs; and as measured."""
+    _, cost, tuned = reports
+    return cost.greedy_seconds or 0.0, cost.predicted_seconds or 0.0, tuned.predicted_seconds or 0.0
 
 
 def on_device(report: PlacementReport) -> int:
@@ -133,16 +141,18 @@ def kibibytes(report: PlacementReport) -> str:
     return f"{known / 1024:.0f}{more}"
 
 
-def _both(pair: Any) -> str:
-    return " > ".join(map(str, pair))
+def _beside(items: Any) -> str:
+    return " > ".join(map(str, items))
 
 
 def main() -> None:
     """Measure and print."""
     head = ("nodes on it", "partitions", "copies", "KiB copied", "predicted, ms", "measured, ms")
-    print_table(
-        f"{len(NAMES)} models on {len(DEVICES)} simulated devices beside the CPU: greedy > cost; "
-        f"times are medians of {ROUNDS} runs; + is where a shape isn't static",
-        ("model and device", *head),
-        [compare(name, device) for device in DEVICES for name in NAMES],
-    )
+    with tempfile.TemporaryDirectory() as costs:
+        print_table(
+            f"{len(NAMES)} models on {len(DEVICES)} simulated devices beside the CPU: greedy > by "
+            f"declared costs > by measured costs; times are medians of {ROUNDS} runs; + is where a "
+            "shape isn't static",
+            ("model and device", *head),
+            [compare(name, device, costs) for device in DEVICES for name in NAMES],
+        )

@@ -17,7 +17,7 @@ LIMITS = {
     "": 2400,  # contracts, graph, sessions: what a provider author reads
     "running": 1050,
     "loading": 1800,
-    "certificates": 340,
+    "certificates": 350,
     "discovery": 900,
     "artifacts": 370,
     "binding": 1400,

@@ -1,4 +1,4 @@
-"""Draws `docs/pictures/explain-*.png`: the page of `ep explain --html` in a real browser.
+"""Draws `docs/pictures/explain-*.png`: the pages of `ep explain` and `ep profile` in a browser.
 
 Needs chromium (Debian: apt-get install chromium), or another browser named in EP_BROWSER.
 
@@ -30,17 +30,25 @@ from headless import (  # type: ignore[import-not-found]  # noqa: E402 - through
 from ep_tools.cli import main as ep  # noqa: E402
 
 WIDTH, HEIGHT = 1440, 860
+PROVIDERS = ("--providers", "simulator,cpu")
+SPEED = ("--provider-option", "simulator.speed=1e12,1e11,1e-5,1e-4,1e-4,1e10")
+"""A device that is ten times as fast as the CPU provider, and not near."""
+SLOW = (
+    *("--provider-option", "simulator.speed=1e12,1e11,6e-4,1e-4,1.5e-3,1e10"),
+    *("--provider-option", "simulator.kernel_latency_us=700"),
+    *("--provider-option", "simulator.copy_latency_us=1600"),
+)
+"""One that takes so long that its times are well seen, and tells nearly the truth about them."""
 LARGE = Path(onnx.__file__).parent / "backend/test/data/light/light_densenet121.onnx"
 """A model of 1,746 nodes that comes with the package onnx."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One picture: a model, how to explain it, and what of the page to show."""
+    """One picture: the command that writes the page, without `--html`, and what of it to show."""
 
     name: str
-    model: Path
-    arguments: tuple[str, ...]
+    command: tuple[str, ...]
     address: str
 
 
@@ -56,28 +64,37 @@ def example(folder: Path) -> Path:
 
 
 def main() -> int:
-    """Draw both pictures."""
+    """Draw all pictures."""
     browser_path = find_browser()
     if browser_path is None:
         sys.stderr.write("no browser: install chromium, or name one in EP_BROWSER\n")
         return 1
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
+        pinned = ("--pin", "op:Softmax=simulator", "--out", str(folder / "trace.json"))
+        small = ("profile", str(example(folder)), *PROVIDERS, *SLOW, *pinned)
+        large = ("explain", str(LARGE), "--level", "0", *PROVIDERS, *SPEED)
         pictures = (
-            Picture("explain-small", example(folder), (), "#node=TopK_2&theme=light"),
-            Picture("explain-large", LARGE, ("--level", "0"), "#tab=copies&theme=light"),
+            Picture("explain-small", small, "#node=TopK_2&theme=light&timeline=measured"),
+            Picture("explain-large", large, "#tab=copies&theme=light"),
+            Picture(
+                "explain-times",
+                large,
+                "#tab=times&theme=dark&colour=predicted&timeline=predicted",
+            ),
         )
         browser = Browser(browser_path, folder, WIDTH, HEIGHT)
         try:
             for picture in pictures:
                 page = folder / f"{picture.name}.html"
-                wish = ["--providers", "simulator,cpu", "--html", str(page)]
-                if ep(["explain", str(picture.model), *picture.arguments, *wish]) != 0:
+                if ep([*picture.command, "--html", str(page)]) != 0:
                     return 1
                 browser.open(page, picture.address)
                 image = Image.open(io.BytesIO(browser.screenshot())).convert("RGB")
                 target = PICTURES / f"{picture.name}.png"
-                image.quantize(128, dither=Image.Dither.NONE).save(target, optimize=True)
+                # The method that keeps the rare colours of a scale as well as those of the ground.
+                few = image.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+                few.save(target, optimize=True)
                 sys.stdout.write(f"{target.relative_to(ROOT)}\n")
         finally:
             browser.close()

@@ -125,7 +125,7 @@ def test_a_check_counts_partitions_and_copies(model, capsys):
 def test_a_check_that_measures(model, capsys, monkeypatch):
     monkeypatch.setattr("ep_tools.check_timing._SECONDS", 0.3)
     option = ["--provider-option", "simulator.kernel_latency_us=3000", "--input", "n=1"]
-    arguments = ["--providers", "simulator,cpu", "--measure", *option]
+    arguments = ["--providers", "simulator,cpu", "--strategy", "greedy", "--measure", *option]
     document = call(capsys, 0, "check", model(NESTED), *arguments)
     assert document["measured"]["text"].startswith("The CPU alone is faster")
 

@@ -126,7 +126,7 @@ def forgets_shapes(patch):
 
 
 def forgets_options(patch):
-    patch.setattr("ep_core.artifacts.binding._text_of", lambda name, value: "")
+    patch.setattr("ep_core.artifacts.binding.text_of", lambda name, value: "")
 
 
 def raises_when_it_can_not_write(patch):

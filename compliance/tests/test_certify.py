@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import json
 
@@ -30,7 +31,7 @@ from ep_core.certificates.lookup import find_certificate, user_folder
 from ep_core.contracts import API_VERSION, ProviderInfo
 from ep_core.discovery.registry import registry
 from ep_core.errors import CertificateError, EpError
-from ep_core.types import DataType, DeviceInfo
+from ep_core.types import DataType, DeviceInfo, DeviceSpeed
 
 FLOAT = TensorProto.FLOAT
 DOUBLE = TensorProto.DOUBLE
@@ -202,6 +203,17 @@ def test_the_core_reads_what_is_written(tmp_path):
     assert found.rows[0].op_type == "Relu"
     assert path.name == "simulator-simulator-0-1-0.json"
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_the_declared_speed_is_told_and_changes_nothing_else(tmp_path):
+    pairs = [about("Relu", [FLOAT])]
+    speed = DeviceSpeed(1e12, 1e11, 5e-6, 2e-5, 1e-5, 1e10)
+    plain = certified(pairs)
+    assert "speed" not in plain
+    told = certified(pairs, device=dataclasses.replace(DEVICE, speed=speed))
+    assert read_certificate(write_certificate(told, tmp_path)).speed == speed
+    assert {name: value for name, value in told.items() if name != "speed"} == plain
+    assert file_name(told) == file_name(plain)
 
 
 def test_options_are_part_of_the_name():

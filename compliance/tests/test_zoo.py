@@ -7,6 +7,8 @@ import re
 import pytest
 import zoo_artifacts  # noqa: F401 - it adds its animals to the tables
 import zoo_claims  # noqa: F401 - likewise
+import zoo_exchange  # noqa: F401 - likewise
+import zoo_overlap  # noqa: F401 - likewise
 import zoo_soak
 import zoo_transfers  # noqa: F401 - likewise
 from zoo_base import CorrectProvider, factory_of

@@ -298,7 +298,7 @@ def test_a_path_of_bytes():
 
 
 def test_texts_of_option_values_are_the_same_in_every_process():
-    text = binding._text_of
+    text = binding.text_of
     letters = "abcdefghijkl"
     assert text("o", frozenset(letters)) == text("o", list(letters))
     assert text("o", {"b": 1, "a": [Path("x")]}) == text("o", {"a": (Path("x"),), "b": 1})

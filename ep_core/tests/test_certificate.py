@@ -18,7 +18,7 @@ from ep_core.certificates.lookup import find_certificate
 from ep_core.contracts import API_VERSION, OptionSpec, ProviderInfo
 from ep_core.errors import CertificateError, OptionError
 from ep_core.graph import Graph, Node, ValueInfo
-from ep_core.types import DataType, DeviceInfo, OpSet, SequenceType, TensorType
+from ep_core.types import DataType, DeviceInfo, DeviceSpeed, OpSet, SequenceType, TensorType
 
 INFO = ProviderInfo("toy", "1.0", API_VERSION)
 DEVICE = DeviceInfo("toy", "0", "cpu", fingerprint="avx2/1.0")
@@ -65,6 +65,14 @@ CONTENT = {
 }
 
 
+SPEED = {
+    "flops_per_second": 2e11,
+    "bytes_per_second": 30_000_000_000,
+    "operator_seconds": 1e-6,
+    "partition_seconds": 5e-6,
+}
+
+
 def changed(**changes):
     return {**copy.deepcopy(CONTENT), **changes}
 
@@ -91,6 +99,15 @@ def test_a_certificate_is_read_whole(tmp_path):
     )
     assert gather.predicate == "axis 0"
     assert concat.outputs == (None,)
+
+
+def test_a_declared_speed_is_read_and_may_be_missing(tmp_path):
+    assert read_certificate(write(tmp_path / "c.json", CONTENT)).speed is None
+    told = read_certificate(write(tmp_path / "c.json", changed(speed=SPEED))).speed
+    assert told == DeviceSpeed(2e11, 3e10, 1e-6, 5e-6)
+    full = {**SPEED, "copy_seconds": 2e-5, "copy_bytes_per_second": 12_000_000_000}
+    told = read_certificate(write(tmp_path / "c.json", changed(speed=full))).speed
+    assert told == DeviceSpeed(2e11, 3e10, 1e-6, 5e-6, 2e-5, 1.2e10)
 
 
 def without(key):
@@ -123,6 +140,13 @@ BAD = {
     "since is true": (with_row(since=True), "since; expected int; got bool"),
     "types": (with_row(inputs=["tensor(float)"]), "lists of ONNX type strings"),
     "type numbers": (with_row(outputs=[[1]]), "lists of ONNX type strings"),
+    "speed is text": (changed(speed="fast"), "speed; expected dict; got str"),
+    "speed is null": (changed(speed=None), "speed; expected dict; got NoneType"),
+    "half a speed": (changed(speed={"flops_per_second": 1.0}), "speed: key 'bytes_per_second'"),
+    "speed of 0": (changed(speed={**SPEED, "bytes_per_second": 0}), "rates above 0"),
+    "speed is true": (changed(speed={**SPEED, "copy_seconds": True}), "expected float; got bool"),
+    "huge speed": (changed(speed={**SPEED, "copy_seconds": 10**400}), "speed"),
+    "other speed": (changed(speed={**SPEED, "tops": 1.0}), "speed: unknown key 'tops'"),
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ep_core.contracts import Capability, ProviderFeatures, Support
+from ep_core.contracts import Capability, FusedGroup, ProviderFeatures, Support
 from ep_core.errors import PlacementError
 from ep_core.graph import Graph, Node, ValueInfo
 from ep_core.partition import CORE, Candidate, partition
@@ -159,6 +159,16 @@ YES = Support(True)
         ("nonsense", "returned str"),
         (Capability((YES,)), "1 answers for 2 nodes"),
         (Capability((YES, None)), "not a Support"),  # type: ignore[arg-type]
+        (Capability((YES, YES), [FusedGroup((0, 1))]), "no tuple"),  # type: ignore[arg-type]
+        (Capability((YES, YES), ((0, 1),)), "not a FusedGroup"),  # type: ignore[arg-type]
+        (Capability((YES, YES), (FusedGroup([0, 1]),)), "not a FusedGroup"),  # type: ignore[arg-type]
+        (Capability((YES, YES), (FusedGroup(("a", "b")),)), "of positions"),  # type: ignore[arg-type]
+        (Capability((YES, YES), (FusedGroup((0,)),)), "two positions or more"),
+        (Capability((YES, YES), (FusedGroup((1, 0)),)), "ascending"),
+        (Capability((YES, YES), (FusedGroup((0, 2)),)), "isn't there"),
+        (Capability((YES, YES), (FusedGroup((-1, 0)),)), "isn't there"),
+        (Capability((YES, Support(False, "no")), (FusedGroup((0, 1)),)), "was refused"),
+        (Capability((YES, YES), (FusedGroup((0, 1)), FusedGroup((0, 1)))), "shares a node"),
     ],
 )
 def test_a_broken_capability_costs_only_its_provider(answer, words):
@@ -167,6 +177,18 @@ def test_a_broken_capability_costs_only_its_provider(answer, words):
     result = partition(graph, [broken, candidate("b", {"n0", "n1"})])
     assert {p.provider for p in result.placements} == {"b"}
     assert words in result.placements[0].refusals["a"]
+
+
+def test_groups_reach_the_placement_but_for_those_that_lost_a_node():
+    def grant(graph, node):
+        return node.name != "n2", "uncertified"
+
+    graph = graph_of([(), (0,), (1,), (2,)])
+    groups = (FusedGroup((0, 1), 0.1), FusedGroup((2, 3), 0.1))
+    answer = Capability((Support(True, cost=0.5),) * 4, groups)
+    fusing = candidate("a", set(), grant, answer=answer)
+    result = partition(graph, [fusing, candidate("b", {f"n{i}" for i in range(4)})])
+    assert ["fused" in placed.reason for placed in result.placements] == [True, True, False, False]
 
 
 def test_alternating_chain_and_islands_need_few_partitions():

@@ -2,7 +2,9 @@
 
 The interpreter gives the host and every stream a vector clock, walks the steps as the executor
 does, and fails on a read that isn't ordered after the work that produced the value, on a release
-that isn't ordered after the last use, on a use after a release, and on work nobody waits for.
+that isn't ordered after the last use, on a use after a release, on memory that goes back on another
+stream than it came from, on a scratch array written while others use it, and on work nobody waits
+for.
 """
 
 from __future__ import annotations
@@ -39,8 +41,13 @@ FLOATS = TensorType(DataType.FLOAT, (2,))
 class Device(Answering):
     """What planning looks at: memory, streams or not, who can copy where."""
 
-    def __init__(self, name: str, supported, *, streams: bool, direct=()):
-        super().__init__(set(supported), ProviderFeatures(asynchronous=streams))
+    def __init__(
+        self, name: str, supported, *, streams: bool, overlaps=False, pins=False, direct=()
+    ):
+        features = ProviderFeatures(
+            asynchronous=streams, overlaps_copies=overlaps, pinned_host=pins
+        )
+        super().__init__(set(supported), features)
         self.memory = MemoryInfo(name, MemoryKind.DEVICE)
         self.allocator = SimpleNamespace(memory=self.memory)
         reach = {HOST_MEMORY, *(MemoryInfo(d, MemoryKind.DEVICE) for d in direct)}
@@ -61,8 +68,10 @@ class Compiled:
     accepts_outputs: list[bool]
 
 
-def plan_of(graph: Graph, candidates: list[Candidate], accepts: bool = False) -> Plan:
-    scratch: list = []
+def plan_of(
+    graph: Graph, candidates: list[Candidate], accepts: bool = False, scratch: list | None = None
+) -> Plan:
+    scratch = [] if scratch is None else scratch
     planner = Planner(graph, candidates, scratch)
     for i, spec in enumerate(partition(graph, candidates).specs):
         subgraph = Subgraph.cut(graph, spec.indices, f"p{i}")
@@ -73,9 +82,13 @@ def plan_of(graph: Graph, candidates: list[Candidate], accepts: bool = False) ->
 class Interpreter:
     """Walks a plan with vector clocks; party -1 is the host, others are streams."""
 
-    def __init__(self, plan: Plan, streams: int):
+    def __init__(self, plan: Plan, streams: int, scratch=()):
         self.plan = plan
-        self.clock = {party: Counter() for party in (NO_STREAM, *range(streams))}
+        self.scratch = scratch
+        self.living: dict[int, list[int]] = {}  # block -> slots that lay there
+        self.home: dict[int, int] = {}  # slot -> stream in whose order its memory came
+        # with the streams for copies in and out
+        self.clock = {party: Counter() for party in (NO_STREAM, *range(3 * streams))}
         self.made: dict[int, tuple[int, int]] = {}
         self.uses: dict[int, list[tuple[int, int]]] = {}
         self.released: set[int] = set()
@@ -98,6 +111,22 @@ class Interpreter:
             assert slot < len(self.plan.inputs) or self.plan.template[slot] is not None
         self.uses.setdefault(slot, []).append(moment)
 
+    def make(self, slot: int, moment: tuple[int, int]) -> None:
+        assert slot not in self.made, f"slot {slot} is made twice"
+        self.made[slot] = moment
+
+    def occupy(self, at: int | None, slot: int, party: int) -> None:
+        """A value is written into a scratch array: whoever lay there must be gone."""
+        if at is None:
+            return
+        assert slot not in self.plan.outputs
+        before = self.living.setdefault(self.scratch[at].block, [])
+        for earlier in before:
+            for moment in [self.made[earlier], *self.uses.get(earlier, [])]:
+                assert self.ordered(party, moment), f"slot {earlier} is overwritten too early"
+            self.released.add(earlier)  # whoever reads it now gets other bytes
+        before[:] = [slot]
+
     def run(self) -> None:
         for step in self.plan.steps:
             self.step(step)
@@ -116,11 +145,19 @@ class Interpreter:
             for slot in step.inputs:
                 self.read(slot, step.stream, moment)
             for slot in step.outputs:
-                self.made[slot] = moment
+                self.make(slot, moment)
+                self.home[slot] = step.stream
+            for slot, at in zip(step.outputs, step.scratch, strict=False):
+                self.occupy(at, slot, step.stream)
         elif isinstance(step, Copy):
+            if NO_STREAM not in (step.stream, step.home):
+                if step.home != step.stream:
+                    self.clock[step.stream] |= self.clock[step.home]
+                self.home[step.target] = step.home
             moment = self.tick(step.stream)
             self.read(step.source, step.stream, moment)
-            self.made[step.target] = moment
+            self.occupy(step.scratch, step.target, step.stream)
+            self.make(step.target, moment)
         elif isinstance(step, Record):
             self.events[step.event] = Counter(self.clock[step.stream])
         elif isinstance(step, HostWait):
@@ -131,15 +168,17 @@ class Interpreter:
             assert step.slot not in self.released
             self.released.add(step.slot)
             party = step.stream if step.allocator is not None else NO_STREAM
+            if step.allocator is not None:
+                assert party == self.home.get(step.slot, party), "memory goes back elsewhere"
             self.clock[party] |= self.clock[NO_STREAM]  # submitted by the host
-            for moment in self.uses.get(step.slot, []):
+            for moment in [self.made[step.slot], *self.uses.get(step.slot, [])]:
                 assert self.ordered(party, moment), f"slot {step.slot} is released too early"
         else:
             raise AssertionError(f"unknown step {step}")
 
 
-def check(plan: Plan, streams: int) -> None:
-    Interpreter(plan, streams).run()
+def check(plan: Plan, streams: int, scratch=()) -> None:
+    Interpreter(plan, streams, scratch).run()
 
 
 def copies(plan: Plan) -> list[tuple[str, str, str]]:
@@ -199,7 +238,7 @@ def test_host_arrays_share_blocks_only_when_they_do_not_live_together():
         subgraph = Subgraph.cut(graph, spec.indices)
         planner.add_run(subgraph, Compiled([True] * len(subgraph.outputs)), spec.candidate)
     plan = planner.finish()
-    check(plan, 0)
+    check(plan, 0, scratch)
     # v0 lives until the end; v1 is dead once v2 exists, so v3 gets its block
     assert [item.block for item in scratch] == [0, 1, 2, 1]
 
@@ -230,10 +269,122 @@ def test_constant_outputs_and_inputs_are_copied_before_they_leave():
     assert plan.copied_outputs == (True, True, False, True)
 
 
+def sequence(plan: Plan) -> list[str]:
+    """Copies and partitions in the order in which the host issues them."""
+    found = []
+    for step in plan.steps:
+        if isinstance(step, Copy):
+            way = "in" if step.hop.source == HOST_MEMORY else "out"
+            found.append(f"{step.value} {way}")
+        elif isinstance(step, Run):
+            found.append(step.label)
+    return found
+
+
+def sandwich(**options) -> tuple[Plan, list[str]]:
+    """On the host v0, v1 and, from v2, v3; on the device v2 of v0, and then v4 of v1 and v3."""
+    graph = graph_of([(), (), (0,), (2,), (1, 3)], outputs=[4])
+    device = Device("dev", {"n2", "n4"}, streams=True, **options)
+    plan = plan_of(graph, [on("cpu", Host({"n0", "n1", "n3"})), on("dev", device)])
+    check(plan, 2)
+    return plan, sequence(plan)
+
+
+@pytest.mark.parametrize("overlaps", [True, False])
+def test_copies_in_go_ahead_of_host_work_and_behind_work_of_streams(overlaps):
+    _, found = sandwich(overlaps=overlaps)
+    assert found == [
+        "cpu partition 'p0'",
+        "v0 in",
+        "dev partition 'p1'",
+        "v2 out",
+        "v1 in",
+        "cpu partition 'p2'",
+        "v3 in",
+        "dev partition 'p3'",
+        "v4 out",
+    ]
+
+
+def test_copies_out_go_ahead_of_host_work():
+    # v1 is an output that nobody waits for; v2 is made on the host from v0
+    graph = graph_of([(), (), (0,), (2,)], outputs=[1, 3])
+    device = Device("dev", {"n0", "n1", "n3"}, streams=True, overlaps=True)
+    plan = plan_of(graph, [on("dev", device), on("cpu", Host({"n2"}))])
+    check(plan, 2)
+    assert sequence(plan) == [
+        "x in",
+        "dev partition 'p0'",
+        "v0 out",
+        "v1 out",
+        "cpu partition 'p1'",
+        "v2 in",
+        "dev partition 'p2'",
+        "v3 out",
+    ]
+
+
+class Apart(Interpreter):
+    """Notes what each copy and partition comes after."""
+
+    def __init__(self, plan: Plan, streams: int):
+        super().__init__(plan, streams)
+        self.behind: dict[str, set[str]] = {}
+        self.when: dict[str, tuple[int, int]] = {}
+
+    def step(self, step) -> None:
+        name = None
+        if isinstance(step, Run):
+            name = step.label
+        elif isinstance(step, Copy):
+            name = f"{step.value} {'in' if step.hop.source == HOST_MEMORY else 'out'}"
+        if name is not None:
+            before = self.clock[step.stream] | self.clock[NO_STREAM]
+            self.behind[name] = {
+                other for other, (party, count) in self.when.items() if before[party] >= count
+            }
+        super().step(step)
+        if name is not None:
+            self.when[name] = (step.stream, self.clock[step.stream][step.stream])
+
+
+@pytest.mark.parametrize("overlaps", [True, False])
+def test_copies_and_work_come_after_what_they_need_alone(overlaps):
+    plan, _ = sandwich(overlaps=overlaps)
+    apart = Apart(plan, 2)
+    apart.run()
+    one_line = set() if overlaps else {"dev partition 'p1'", "v2 out"}
+    assert apart.behind["v1 in"] == {"v0 in", "cpu partition 'p0'"} | one_line
+    assert apart.behind["v2 out"] == {"v0 in", "cpu partition 'p0'", "dev partition 'p1'"}
+
+
+def test_an_early_output_is_copied_while_later_work_goes_on():
+    # v0 is made first and wanted only by the caller; v1 goes to the other device and comes back
+    graph = graph_of([(), (), (1,), (2,)], outputs=[0, 3])
+    one = Device("one", {"n0", "n1", "n3"}, streams=True, overlaps=True, direct=["two"])
+    two = Device("two", {"n2"}, streams=True, direct=["one"])
+    plan = plan_of(graph, [on("one", one), on("two", two)])
+    apart = Apart(plan, 2)
+    apart.run()
+    assert "one partition 'p2'" not in apart.behind["v0 out"]
+    assert "v0 out" not in apart.behind["one partition 'p2'"]
+
+
+KINDS = ["host", "blocking", "streams", "overlaps", "pins"]
+
+
+def device_of(kind: str, name: str, nodes: set[str], direct: list[str]) -> Device:
+    """A device with streams or without, whose copies overlap or not."""
+    overlaps, pins = kind in ("overlaps", "pins"), kind in ("blocking", "pins")
+    return Device(
+        name, nodes, streams=kind != "blocking", overlaps=overlaps, pins=pins, direct=direct
+    )
+
+
 @settings(max_examples=400, deadline=None)
 @given(
     random_case(),
-    st.lists(st.sampled_from(["host", "blocking", "streams"]), min_size=3, max_size=3),
+    st.lists(st.sampled_from(KINDS), min_size=3, max_size=3),
     st.lists(st.sets(st.integers(0, 2)), min_size=3, max_size=3),
     st.booleans(),
 )
@@ -249,10 +400,15 @@ def test_random_plans_are_ordered(case, kinds, reach, accepts):
         name = f"p{position}"
         # who can copy directly to whom need not be mutual, so either side may own the copy
         others = [f"p{other}" for other in reach[position] - {position}]
-        provider = (
-            Host(nodes)
-            if kind == "host"
-            else Device(name, nodes, streams=kind == "streams", direct=others)
-        )
+        provider = Host(nodes) if kind == "host" else device_of(kind, name, nodes, others)
         candidates.append(on(name, provider))
-    check(plan_of(graph, candidates, accepts), 3)
+    scratch: list = []
+    plan = plan_of(graph, candidates, accepts, scratch)
+    check(plan, 3, scratch)
+    # nothing is copied twice, and nothing less than without streams for copies
+    assert len(set(copies(plan))) == len(copies(plan))
+    for candidate in candidates:
+        candidate.provider.features = ProviderFeatures(
+            asynchronous=candidate.provider.features.asynchronous
+        )
+    assert sorted(copies(plan_of(graph, candidates, accepts))) == sorted(copies(plan))

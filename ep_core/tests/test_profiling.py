@@ -16,6 +16,7 @@ import pytest
 from ep_core import InferenceSession, RunOptions, SessionOptions
 from ep_core.contracts import NodeTime, ProviderFeatures
 from ep_core.errors import EpError, OptionError, RunError
+from ep_core.passes import PASSES
 from ep_core.profiling import trace as trace_module
 from ep_core.profiling.trace import Trace
 
@@ -60,6 +61,8 @@ def complete_events(path: str) -> list[dict]:
     """Read a trace, hold it to the format, and return its complete events."""
     events = json.loads(Path(path).read_text("ascii"))
     named = {e["tid"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
+    starts = [e["ts"] for e in events if e["ph"] != "M"]
+    assert starts == sorted(starts)
     for event in events:
         assert event["ph"] in "XCM", event
         assert isinstance(event["name"], str)
@@ -135,6 +138,26 @@ def test_a_trace_has_every_phase_and_every_partition_of_every_run(provide, tmp_p
         assert [part["args"]["nodes"] for part in parts] == [
             list(part.nodes) for part in placement.partitions
         ]
+
+
+def test_graph_passes_are_events_inside_their_phase(provide, tmp_path):
+    provide("cpu")
+    model = parsed("""
+        <ir_version: 9, opset_import: ["" : 20]>
+        twice (float[3] x) => (float[3] y) { a = Identity (x)  b = Identity (a)  y = Mul (b, b) }
+    """)
+    with InferenceSession(model, profiled(tmp_path), ["cpu"]) as session:
+        events = complete_events(session.end_profiling())
+    assert_nested(events)
+    (phase,) = (event for event in of_kind(events, "session") if event["name"] == "graph passes")
+    passes = of_kind(events, "pass")
+    assert of_kind(inside(phase, events), "pass") == passes
+    assert {event["name"] for event in passes} == {step.name for step in PASSES}
+    (removal,) = (e["args"] for e in passes if e["args"]["changed"])
+    assert removal == {"changed": True, "nodes_before": 3, "nodes_after": 1}
+    off = profiled(tmp_path, graph_optimization_level=0)
+    with InferenceSession(model, off, ["cpu"]) as session:
+        assert not of_kind(complete_events(session.end_profiling()), "pass")
 
 
 def test_the_whole_model_in_one_partition(provide, tmp_path):

@@ -179,6 +179,18 @@ def test_fallback_to_cpu_is_told_and_can_be_forbidden(provide, caplog):
         InferenceSession(chain(), options, providers=["fast"])
 
 
+def test_a_divided_model_is_told_by_default_and_a_whole_one_is_not(provide, caplog):
+    provide("fast", {"Add", "Mul"})
+    provide("cpu")
+    for names, told in ((["fast", "cpu"], ["fast 2 of 4 nodes, cpu 2 [Relu, Sub]"]), (["cpu"], [])):
+        caplog.clear()
+        with InferenceSession(chain(), providers=names) as session:
+            shown = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+            assert [text.split("; ")[0] for text in shown] == told
+            assert all(text.startswith(session.get_placement().summary) for text in shown)
+            assert all("nobody named" not in text for text in shown)
+
+
 def test_compile_failure_costs_only_that_claim(provide):
     provide("fast", {"Add", "Mul", "Relu"}, fail_compile={"Mul"})
     cpu = provide("cpu")

@@ -49,22 +49,21 @@ def test_sizes_are_rounded_up_and_used_again():
     assert heap.count == 1
 
 
-def test_a_large_chunk_isn_t_spent_on_a_small_request():
+def test_chunks_have_eight_sizes_between_powers_of_two():
+    arena = arena_on(Heap())
+    sizes = {arena.take(nbytes).size for nbytes in range(1025, 2049)}
+    assert sizes == set(range(1152, 2049, 128))
+    assert arena.take(1 << 30).size == 1 << 30
+
+
+def test_a_chunk_serves_its_own_size_only():
     arena = arena_on(Heap())
     large = arena.take(1024)
     arena.give(large)
-    small = arena.take(490)
+    small = arena.take(512)
     assert small is not large
-    assert arena.take(512) is large
-    assert small.size == 496
-
-
-def test_the_smallest_that_fits_is_taken():
-    arena = arena_on(Heap())
-    chunks = [arena.take(size) for size in (160, 128, 144)]
-    for chunk in chunks:
-        arena.give(chunk)
-    assert arena.take(130) is chunks[2]
+    assert arena.take(1000) is large
+    assert small.size == 512
 
 
 @pytest.mark.parametrize("nbytes", [0, 1])
@@ -104,6 +103,89 @@ def test_an_older_turn_settles_nothing():
     assert arena.take(64, "two") is not chunk
 
 
+class Stream:
+    """Anything that can be referred to weakly."""
+
+
+def returned(arena, chunk, stream):
+    """Give a chunk back on a stream, which then gets there."""
+    arena.settle(chunk, arena.give(chunk, stream), stream)
+
+
+def test_what_a_stream_took_stays_its_own_while_it_lives():
+    arena = arena_on(Heap())
+    one, two = Stream(), Stream()
+    chunk = arena.take(64, one)
+    returned(arena, chunk, one)
+    other, third = arena.take(64, two), arena.take(64)
+    assert chunk not in (other, third)
+    assert arena.take(64, one) is chunk
+    assert arena.stats().device_allocations == 3
+
+    returned(arena, chunk, one)
+    del one
+    assert arena.take(64, two) is chunk
+    assert chunk.owner() is two
+    assert arena.stats().device_allocations == 3
+
+
+def test_a_stream_takes_its_own_before_what_is_nobody_s():
+    arena = arena_on(Heap())
+    stream = Stream()
+    own, free = arena.take(64, stream), arena.take(64)
+    returned(arena, own, stream)
+    arena.give(free)
+    assert arena.take(64, stream) is own
+    assert arena.take(64, stream) is free
+    assert free.owner() is stream
+
+
+def test_given_back_without_a_stream_it_stays_the_stream_s():
+    arena = arena_on(Heap())
+    stream = Stream()
+    chunk = arena.take(64, stream)
+    arena.give(chunk)
+    assert arena.take(64) is not chunk
+    assert arena.take(64, stream) is chunk
+    assert chunk.is_idle
+
+
+def test_others_idle_memory_goes_too_before_an_allocation_fails():
+    heap = Heap(capacity=64)
+    arena = arena_on(heap)
+    one, two = Stream(), Stream()
+    returned(arena, arena.take(64, one), one)
+    assert arena.take(48, two).size == 48
+    assert heap.given == {2}
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_the_same_work_takes_no_new_memory_however_fast_its_streams_are(data):
+    """What each stream takes and gives is the same in every round; when it is settled isn't."""
+    arena = arena_on(Heap())
+    streams = [Stream(), Stream()]
+    work = data.draw(
+        st.lists(st.tuples(st.integers(0, 1), st.integers(1, 80), st.booleans()), max_size=12)
+    )
+    counts = []
+    for _ in range(4):
+        out, unsettled = [], []
+        for which, size, gives in work:
+            out.append((arena.take(size, streams[which]), streams[which]))
+            if gives:
+                chunk, stream = out.pop(0)
+                unsettled.append((chunk, arena.give(chunk, stream), stream))
+            while unsettled and data.draw(st.booleans()):
+                arena.settle(*unsettled.pop())
+        for chunk, stream in out:
+            unsettled.append((chunk, arena.give(chunk, stream), stream))
+        for item in unsettled:
+            arena.settle(*item)
+        counts.append(arena.stats().device_allocations)
+    assert len(set(counts)) == 1
+
+
 def test_idle_memory_goes_before_an_allocation_fails():
     heap = Heap(capacity=128)
     arena = arena_on(heap)
@@ -126,8 +208,18 @@ def test_a_full_arena_waits_for_what_streams_still_hold():
     turn = arena.give(chunk, "one")
     later = threading.Timer(0.05, lambda: arena.settle(chunk, turn, "one"))
     later.start()
-    assert arena.take(40, "two") is chunk
+    assert arena.take(40, "two").size == 48
+    assert heap.given == {2}
     later.join()
+
+
+def test_a_full_arena_lets_a_stream_have_its_larger_chunks():
+    arena = arena_on(Heap(capacity=96))
+    chunk, other = arena.take(64, "one"), arena.take(32, "two")
+    arena.give(chunk, "one")
+    arena.give(other, "two")
+    assert arena.take(16, "one") is chunk
+    assert arena.take(16, "two") is other
 
 
 def test_without_patience_it_doesn_t_wait():

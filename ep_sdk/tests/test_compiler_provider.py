@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
-from ep_core.contracts import API_VERSION, ProviderFeatures, ProviderInfo, Support
+from ep_core.contracts import API_VERSION, FusedGroup, ProviderFeatures, ProviderInfo, Support
 from ep_core.errors import (
     AllocationError,
     CompileError,
@@ -89,6 +89,26 @@ def test_capability_comes_from_supports(graph_of):
     sin, neg = open_provider().get_capability(graph).nodes
     assert (sin.supported, sin.reason) == (False, "Sin is left to others")
     assert (neg.supported, neg.cost) == (True, 1e-6)
+
+
+def test_what_a_compiler_fuses_is_told(graph_of):
+    def fused_groups(self, graph, answers):
+        assert [answer.supported for answer in answers] == [True, True]
+        return [FusedGroup((0, 1), 1e-6)]
+
+    provider = open_provider(type("Vendor", (ReferenceProvider,), {"fused_groups": fused_groups}))
+    assert provider.get_capability(graph_of(CHAIN)).groups == (FusedGroup((0, 1), 1e-6),)
+    assert open_provider().get_capability(graph_of(CHAIN)).groups == ()
+
+
+def test_a_query_for_groups_that_raises_is_a_no_with_its_message(graph_of):
+    def fused_groups(self, graph, answers):
+        raise RuntimeError("query crashed")
+
+    provider = open_provider(type("Vendor", (ReferenceProvider,), {"fused_groups": fused_groups}))
+    capability = provider.get_capability(graph_of(CHAIN))
+    assert capability.groups == ()
+    assert all("query crashed" in answer.reason for answer in capability.nodes)
 
 
 def test_a_query_that_raises_is_a_no_with_its_message(graph_of):

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from ep_core.contracts import ProviderFeatures
+from ep_core.contracts import FusedGroup, ProviderFeatures
 from ep_core.graph import Graph, Node, ValueInfo
 from ep_core.types import DataType, OpSet, SequenceType, SparseTensorType, TensorType
 from ep_sdk import KernelTable
@@ -229,6 +229,19 @@ def test_constants_are_read_one_by_one(host_provider, graph_of):
     provider = host_provider(table)
     assert provider.get_capability(graph).nodes[0].supported
     assert read == [1.0]
+
+
+def test_what_a_provider_fuses_is_told(host_provider, graph_of):
+    def fused_groups(self, graph, answers):
+        claimed = [at for at, answer in enumerate(answers) if answer.supported]
+        return [FusedGroup(tuple(claimed))] if len(claimed) > 1 else []
+
+    table = KernelTable({"": 17})
+    table.kernel("Relu")(never)
+    graph = graph_of("(float[4] x) => (float[4] y) { a = Relu(x) b = Relu(a) y = Neg(b) }")
+    provider = host_provider(table, fused_groups=fused_groups)
+    assert provider.get_capability(graph).groups == (FusedGroup((0, 1)),)
+    assert host_provider(table).get_capability(graph).groups == ()
 
 
 def test_two_thousand_nodes_in_fifty_milliseconds(host_provider, graph_of):

@@ -154,16 +154,6 @@ def test_there_are_two_devices_and_no_third():
         on(2)
 
 
-def test_device_memory_is_nobody_else_s():
-    value = on(0)
-    assert value.__dlpack_device__() == (12, 0)
-    for take in (np.from_dlpack, OrtValue.from_dlpack):
-        with pytest.raises(BufferError, match="can't be exported"):
-            take(value)
-    with pytest.raises(NotSupportedError, match="has no address"):
-        value.data_ptr()
-
-
 def test_memory_comes_back_when_values_go():
     value = on(0)
     provider = value._content.provider
@@ -376,14 +366,6 @@ def test_wrong_values_are_refused_when_they_are_bound(session):
         binding.bind_output("y", "simulator", 7)
 
 
-def test_addresses_on_a_device_are_refused(session):
-    binding = session().io_binding()
-    with pytest.raises(NotSupportedError, match=r"simulator:0/device can't be bound"):
-        binding.bind_input("x", "simulator", 0, np.float32, [4], 4096)
-    with pytest.raises(NotSupportedError, match="Bind an OrtValue"):
-        binding.bind_output("y", "simulator", 1, np.float32, [4], 4096)
-
-
 @pytest.mark.parametrize("other", ["x", "z"])
 def test_one_value_bound_twice(session, other):
     one = session()
@@ -501,7 +483,8 @@ def test_many_wishes_keep_a_handful_of_plans(session):
                     one.run_with_iobinding(binding)
                     found = binding.copy_outputs_to_cpu()
                     np.testing.assert_allclose(found, [Y, Z], rtol=1e-6)
-    assert threading.active_count() <= threads + 8
+    # of each plan a stream for the work, and one each for copies in and out
+    assert threading.active_count() <= threads + 8 * 3
     del binding
     assert in_use(one) == 0
 

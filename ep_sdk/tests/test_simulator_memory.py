@@ -31,7 +31,7 @@ def test_host_code_can_t_read_the_bytes(device):
     assert (buffer.dtype, buffer.shape, buffer.nbytes) == (FLOAT, (2, 3), 24)
     assert buffer.memory == MemoryInfo("simulator:0", MemoryKind.DEVICE)
     assert not buffer.memory.is_host
-    with pytest.raises(BufferError, match="copy it to the host"):
+    with pytest.raises((BufferError, RuntimeError), match=r"[Uu]nsupported device"):
         np.from_dlpack(buffer)
     with pytest.raises(TypeError):
         memoryview(buffer)

@@ -88,7 +88,7 @@ def test_what_the_host_only_queues_is_called_that(events):
     found, _ = events({"kernel_latency_us": LATENCY_US})
     (part,) = of_kind(found, "partition")
     (run,) = of_kind(found, "run")
-    (wait,) = of_kind(found, "wait")
+    (wait,) = [e for e in of_kind(found, "wait") if e["name"] == "wait for a stream"]
     assert part["name"] == "simulator_0, queued"
     assert "stream" in part["args"]["measured"]
     # The host is through long before the device, waits for it, and is done after it.
@@ -96,6 +96,20 @@ def test_what_the_host_only_queues_is_called_that(events):
     assert part["ts"] + part["dur"] < last["ts"]
     assert run["dur"] >= wait["dur"] > 2 * LATENCY_US
     assert run["ts"] + run["dur"] >= last["ts"] + last["dur"]
+
+
+def test_copies_on_streams_are_timed_where_they_happen(events):
+    found, placement = events({"copy_latency_us": LATENCY_US}, runs=2)
+    copies = of_kind(found, "device copy")
+    assert sorted(c["name"] for c in copies) == sorted(
+        f"copy {c.value}" for c in placement.copies * 2
+    )
+    rows = row_names(found)
+    for copy in copies:
+        source, target = (copy["args"][side].partition("/")[0] for side in ("from", "to"))
+        assert rows[copy["tid"]].startswith(f"copies {source} to {target}, stream ")
+    queued = {c["name"]: c["ts"] for c in of_kind(found, "copy")}
+    assert all(copy["ts"] > queued[f"{copy['name']}, queued"] for copy in copies[-2:])
 
 
 def test_two_devices_have_rows_and_counters_of_their_own(events):
@@ -142,7 +156,10 @@ def test_bound_device_memory(tmp_path):
 def test_estimates_stand_beside_the_times(events):
     found, _ = events({"kernel_latency_us": 50})
     (part,) = of_kind(found, "partition")
-    assert part["args"]["predicted_us"] == pytest.approx(200)
+    # Four kernels, and what is assumed for starting a partition on a device of unknown kind.
+    assert part["args"]["predicted_us"] == pytest.approx(4 * 50 + 5)
+    for copy in of_kind(found, "copy"):
+        assert copy["args"]["predicted_us"] == pytest.approx(10, rel=0.01), "a copy's latency"
 
 
 def test_a_failing_kernel_ends_its_stream_and_not_the_trace(tmp_path):

@@ -110,6 +110,96 @@ def test_uncertified_nodes_are_told_with_the_way_out(model, capsys, monkeypatch)
     assert "reference: uncertified" in document["verdict"]
 
 
+@pytest.mark.parametrize(("policy", "code"), [("enforce", 1), ("warn", 0), ("off", 0)])
+def test_the_policy_can_be_given(model, capsys, monkeypatch, policy, code):
+    monkeypatch.setenv("EP_CERTIFICATE_POLICY", "off" if code else "enforce")
+    wish = ["--providers", "reference", "--certificate-policy", policy]
+    document = check(capsys, code, model(CHAIN), *wish)
+    assert document["runs"] is (code == 0)
+
+
+# ---------------------------------------------------------------- predictions
+
+
+@pytest.fixture
+def device(tmp_path):
+    """Write a certificate of a device that has Mul and MatMul, and return its path."""
+
+    def write(**speed: float) -> str:
+        row = {"domain": "", "since": 1, "until": 25, "predicate": ""}
+        row |= {"inputs": [None], "outputs": [None]}
+        document = dict.fromkeys(
+            ["content_hash", "kit_version", "cases_hash", "results_hash", "level", "date"], "0"
+        )
+        document |= {"format": 1, "provider": "npu", "distribution": "ep-npu", "version": "1"}
+        document |= {"api_from": [1, 0], "api_until": [1, 9], "device_fingerprint": ""}
+        document |= {"options": {}, "waivers": [], "overrides": []}
+        document["rows"] = [row | {"op_type": name} for name in ("Mul", "MatMul")]
+        declared = {"flops_per_second": 1e13, "bytes_per_second": 1e12}
+        declared |= {"operator_seconds": 1e-6, "partition_seconds": 1e-6, "copy_seconds": 1e-6}
+        document["speed"] = declared | speed
+        path = tmp_path / "npu.json"
+        path.write_text(json.dumps(document))
+        return str(path)
+
+    return write
+
+
+@pytest.mark.usefixtures("cpu")
+def test_why_the_cpu_alone_will_be_faster(model, device, capsys):
+    wish = ["--providers", "npu,cpu", "--what-if", device(copy_seconds=2e-3), "--strategy", "cost"]
+    document = check(capsys, 0, model(CHAIN), *wish, "--pin", "op:Mul=npu")
+    predicted = document["predicted"]
+    # x goes there as well as a, and b comes back.
+    assert predicted["copy_seconds"] == pytest.approx(6e-3, rel=1e-3)
+    assert predicted["seconds_on_cpu_alone"] < 1e-4
+    assert predicted["text"].startswith("The CPU alone will be faster, by prediction ")
+    assert predicted["text"].endswith(
+        ", because 3 copies (36 B) take 6.00 ms. The speed of the CPU is assumed."
+    )
+
+
+@pytest.mark.usefixtures("cpu")
+@pytest.mark.parametrize(
+    ("speed", "reason"),
+    [
+        ({"partition_seconds": 3e-3}, "because starting 3 partitions takes 3.01 ms."),
+        ({"operator_seconds": 4e-3}, "because the nodes themselves take 4.00 ms on npu and 2.0"),
+    ],
+)
+def test_other_reasons_for_the_cpu_alone(model, device, capsys, speed, reason):
+    wish = ["--providers", "npu,cpu", "--what-if", device(**speed), "--strategy", "cost"]
+    document = check(capsys, 0, model(CHAIN), *wish, "--pin", "op:Mul=npu")
+    assert reason in document["predicted"]["text"]
+
+
+@pytest.mark.usefixtures("cpu")
+def test_a_device_that_is_worth_it(model, device, capsys):
+    text = """
+        <ir_version: 9, opset_import: ["" : 20]>
+        product (float[n, n] x) => (float[n, n] y) { y = MatMul (x, x) }
+    """
+    wish = ["--providers", "npu,cpu", "--what-if", device(), "--strategy", "cost"]
+    document = check(capsys, 0, model(text), *wish, "--dim", "n=2000")
+    predicted = document["predicted"]
+    # 2 n^3 operations: 1.6 ms there and 160 ms on a CPU of 1e11; twice 16 MB are copied at 1e10.
+    assert predicted["seconds"] == pytest.approx(1.6e-3 + 3.2e-3, rel=0.01)
+    assert predicted["seconds_on_cpu_alone"] == pytest.approx(160e-3, rel=0.01)
+    assert predicted["text"].startswith("It will be 33 times as fast as the CPU alone")
+
+
+@pytest.mark.usefixtures("cpu")
+def test_the_cpu_is_not_compared_with_itself(model, capsys):
+    document = check(capsys, 0, model(CHAIN), "--providers", "cpu", "--strategy", "cost")
+    assert document["predicted"]["seconds_on_cpu_alone"] is None
+    assert "on the CPU alone" in document["predicted"]["text"]
+
+
+def test_there_may_be_no_cpu_to_compare_with(model, capsys):
+    document = check(capsys, 0, model(CHAIN), "--providers", "reference", "--strategy", "cost")
+    assert "the CPU alone can't be compared with" in document["predicted"]["text"]
+
+
 def test_a_model_that_is_too_new(model, tmp_path, capsys):
     path = model(CHAIN)
     proto = onnx.load(path)
@@ -125,7 +215,8 @@ def test_lines(model, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "format     IR version 9, opset ai.onnx 20"
     assert "not on     skewed: operator Abs has no kernel" in lines
-    assert lines[-1].startswith("2 of 3 nodes fall to cpu")
+    assert lines[-2].startswith("2 of 3 nodes fall to cpu")
+    assert lines[-1].startswith("How long a run takes isn't predicted: not every provider")
 
 
 @pytest.mark.usefixtures("cpu")

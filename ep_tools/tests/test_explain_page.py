@@ -81,6 +81,14 @@ def what_if(tmp_path) -> list[str]:
         "waivers": [],
         "overrides": [],
         "rows": [row | {"op_type": name} for name in ("Mul", "Neg")],
+        "speed": {
+            "flops_per_second": 1e12,
+            "bytes_per_second": 1e11,
+            "operator_seconds": 1e-5,
+            "partition_seconds": 1e-4,
+            "copy_seconds": 1e-4,
+            "copy_bytes_per_second": 1e10,
+        },
     }
     (tmp_path / "npu.json").write_text(json.dumps(document))
     return ["--providers", "reference", "--level", "0", "--what-if", str(tmp_path / "npu.json")]
@@ -285,6 +293,201 @@ def test_an_address_leads_to_a_node(page):
     assert browser.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
+# ---------------------------------------------------------------- times
+
+COST = ["--strategy", "cost", "--pin", "op:Mul=npu", "--max-copies", "9"]
+
+
+def made_trace(document: dict, runs: int = 3) -> list[dict]:
+    """A trace that fits an explained placement, written by hand: every node takes 2 us.
+
+    A copy takes 5 us, a partition its nodes and 1 us. On the device a partition is handed over in
+    3 us, and its nodes run later on a queue of their own.
+    """
+    names = {1: "MainThread", 2: "npu stream 0"}
+    events = [
+        {"ph": "M", "pid": 1, "tid": row, "name": "thread_name", "args": {"name": name}}
+        for row, name in names.items()
+    ]
+    parts = {part["name"]: part for part in document["partitions"]}
+
+    def add(name, category, start, length, row=1, **args):
+        event = {"ph": "X", "pid": 1, "tid": row, "name": name, "cat": category}
+        events.append(event | {"ts": start, "dur": length, "args": args})
+
+    now = 0.0
+    for number in range(runs):
+        began = now
+        for step in document["steps"][""]:
+            if "copy" in step:
+                ends = {"from": step["source"], "to": step["target"]}
+                add(step["copy"], "copy", now, 5, value=step["copy"], scope="", **ends)
+                now += 5
+            elif "partition" in step:
+                part = parts[step["partition"]]
+                device = part["provider"] == "npu"
+                count = len(part["nodes"])
+                head = {"partition": part["name"], "provider": part["provider"]}
+                told = {"scope": "", "node_count": count, "nodes": part["nodes"][:20]}
+                told |= {"measured": "handing it over"} if device else {}
+                add(part["name"], "partition", now, 3 if device else 1 + 2 * count, **head, **told)
+                for place, node in enumerate(part["nodes"]):
+                    at = now + 0.5 + 2 * place + (3 if device else 0)
+                    add(node, "node", at, 2, 2 if device else 1, operator="", **head)
+                now += 3 + 2 * count if device else 1 + 2 * count
+        add(f"run {number + 1}", "run", began, now - began + 1)
+        now += 10
+    return events
+
+
+@pytest.fixture
+def traced(model, tmp_path, capsys):
+    """The arguments that join a trace to the placement of a model."""
+
+    def write(path: str, *arguments: str) -> list[str]:
+        capsys.readouterr()
+        assert main(["explain", path, *arguments, "--json"]) == 0
+        events = made_trace(json.loads(capsys.readouterr().out))
+        (tmp_path / "trace.json").write_text(json.dumps(events))
+        return [*arguments, "--profile", str(tmp_path / "trace.json")]
+
+    return write
+
+
+def modes(browser: Browser) -> list[str]:
+    return browser.evaluate("[...document.querySelectorAll('#modes button')].map(b => b.innerText)")
+
+
+def spans(browser: Browser) -> int:
+    return int(browser.evaluate("document.getElementById('clock').dataset.spans"))
+
+
+def test_strategy_times_and_what_was_asked_for_are_told(page, what_if):
+    browser = page(CHAIN, *what_if, *COST)
+    shown = panel(browser)
+    assert "placed by\ncost: asked for, and assumed for reference" in shown
+    assert "pin\nop:Mul to npu" in shown
+    assert "copies\nat most 9 in each graph" in shown
+    (predicted,) = (line for line in shown.split("\n") if line.endswith(" a run"))
+    assert predicted.endswith("\u00b5s a run")
+    assert "by greedy\n" in shown
+    find(browser, "Abs_0")
+    shown = panel(browser)
+    assert "why\nno other can run it" in shown
+    assert "predicted\n1.0 \u00b5s" in shown
+    find(browser, "Neg_2")
+    shown = panel(browser)
+    assert "why\n" in shown
+    assert "npu (absent what-if)\n+" in shown, "the runner-up, and what it would cost"
+    assert "\u00b5s if it alone ran there" in shown
+    browser.click_on("#tab-copies")
+    assert "100.0 \u00b5s predicted" in panel(browser)
+    browser.click_on("#tab-times")
+    shown = panel(browser)
+    assert "where the predicted time goes" in shown
+    assert "starting partitions" in shown
+    assert "what takes longest, by prediction" in shown
+
+
+def test_without_known_costs_there_are_no_times(page):
+    browser = page(CHAIN, *SKEWED)
+    assert "greedy: neither speed nor costs are known of skewed, reference" in panel(browser)
+    assert browser.evaluate("document.getElementById('modes').hidden")
+    assert browser.evaluate("document.getElementById('colour-label').hidden")
+    browser.click_on("#tab-times")
+    assert "no times are predicted" in panel(browser)
+
+
+def test_predicted_times_along_a_clock(page, what_if):
+    browser = page(CHAIN, *what_if, *COST)
+    steps, predicted = modes(browser)
+    assert steps == "Steps"
+    assert predicted.startswith("Predicted ")
+    browser.click_on("#mode-predicted")
+    lanes = browser.evaluate("document.getElementById('lanes').innerText").split()
+    assert lanes == ["npu", "reference", "core", "copies"]
+    everything = spans(browser)
+    assert everything == 3 + 3 + 4 + 1, "partitions, copies, nodes in them, and the If"
+    browser.evaluate("document.getElementById('clock').focus()")
+    for _ in range(12):
+        browser.press("+")
+    assert spans(browser) < everything
+    browser.press("0")
+    assert spans(browser) == everything
+    names = []
+    for _ in range(3):
+        browser.press("n")
+        names.append(panel(browser).split("\n")[0])
+    assert names == ["reference_0", "Abs", "a"]
+    find(browser, "If_4")
+    browser.press("Enter")
+    assert "the body once" in browser.evaluate("document.getElementById('modes').innerText")
+    assert spans(browser) == 2
+
+
+def test_a_profile_stands_beside_the_prediction(page, model, what_if, traced):
+    browser = page(CHAIN, *traced(model(CHAIN), *what_if, *COST))
+    assert "measured\n" in panel(browser)
+    assert modes(browser)[2].startswith("Measured ")
+    find(browser, "Mul_1")
+    assert "measured\n2.0 \u00b5s of a run" in panel(browser)
+    browser.click_on("#tab-partitions")
+    assert "101.0 \u00b5s" not in panel(browser)
+    assert "2.0 \u00b5s measured" in panel(browser), "of the device's nodes, not the handing over"
+    browser.click_on("#tab-times")
+    shown = panel(browser)
+    assert "farthest from what was predicted" in shown
+    rows = [line for line in shown.split("\n") if line.endswith(" measured")]
+    apart = []
+    for line in rows:
+        figures = [word for word in line.replace(",", "").split() if word[0].isdigit()]
+        apart.append(abs(float(figures[0]) - float(figures[1])))
+    assert len(apart) == 3 + 3 + 4
+    assert apart == sorted(apart, reverse=True)
+    browser.click_on("#mode-measured")
+    assert browser.evaluate("document.getElementById('lanes').innerText").split("\n") == [
+        "MainThread",
+        "npu stream 0",
+    ]
+    assert spans(browser) == 3 + 3 + 4
+    assert "dashed: handing work to a device" in browser.evaluate(
+        "document.getElementById('modes').innerText"
+    )
+    # A click in the middle of the device's row is a click on its only node.
+    x, y, width, height = browser.evaluate(
+        "(() => { const r = document.getElementById('clock').getBoundingClientRect();"
+        " return [r.x, r.y, r.width, r.height]; })()"
+    )
+    columns = [x + width * part / 200 for part in range(200)]
+    for column in columns:
+        browser.click(column, y + height - 12)
+        if panel(browser).startswith("Mul\n\nMul_1"):
+            break
+    else:
+        pytest.fail("no click in the device's row leads to its node")
+    assert browser.evaluate("document.getElementById('clock-room').hidden") is False
+
+
+def test_nodes_in_the_colours_of_their_times(page, model, what_if, traced):
+    browser = page(CHAIN, *traced(model(CHAIN), *what_if, *COST), address="#theme=light")
+    before = colours_on(browser)
+    for by in ("predicted", "measured"):
+        browser.evaluate(
+            f"(() => {{ const s = document.getElementById('colour'); s.value = '{by}';"
+            " s.dispatchEvent(new Event('change')); })()"
+        )
+        browser.settle()
+        assert "#7f0000" in colours_on(browser) - before, "what takes longest"
+        assert f" {by}, each node" in browser.evaluate(
+            "document.getElementById('legend').innerText"
+        )
+    for theme in ("dark", "light"):
+        browser.evaluate(f"location.hash = 'theme={theme}&colour=measured&timeline=measured'")
+        browser.settle()
+        assert browser.evaluate("document.documentElement.dataset.theme") == theme
+        assert spans(browser) == 10
+
+
 # ---------------------------------------------------------------- the view
 
 
@@ -372,7 +575,7 @@ def test_hostile_names_are_shown_and_do_nothing(page, tmp_path):
     assert browser.evaluate("document.title") == "<title><b>&amp;'.onnx - placement"
 
 
-def test_5000_nodes_stay_pleasant(page, what_if, tmp_path):
+def test_5000_nodes_stay_pleasant(page, what_if, traced, tmp_path):
     count = 5000
     nodes = []
     for i in range(count):
@@ -383,13 +586,28 @@ def test_5000_nodes_stay_pleasant(page, what_if, tmp_path):
             helper.make_node(op_type, inputs, [f"v{i}"], name=f"block{i // 50}/{op_type}_{i}")
         )
     path = saved(nodes, ["x"], [f"v{count - 1}"], tmp_path / "big.onnx")
-    browser = page(path, *what_if)
+    browser = page(path, *traced(path, *what_if, *COST[:4]))
     assert drawn(browser) == count
     frame = "Number(document.getElementById('picture').dataset.milliseconds)"
     assert browser.evaluate(frame) < 500, "10 ms on two cores of 2024, without a graphics card"
     find(browser, "Mul_4001")
     assert panel(browser).startswith("Mul")
     assert 0 < drawn(browser) < 200
+    assert browser.evaluate(frame) < 500
+    # A click on what is in the middle of the view: the node that the search went to.
+    browser.click_on("#tab-times")
+    browser.click(*middle(browser))
+    shown = panel(browser)
+    assert shown.startswith("Mul\n\nblock80/Mul_4001")
+    assert "why\n" in shown
+    assert "float[1, 64], 256 B" in shown
+    assert "measured\n2.0 \u00b5s of a run" in shown
+    browser.click_on("#mode-measured")
+    assert 0 < spans(browser) <= 3 * count
+    browser.evaluate("location.hash = 'colour=measured&theme=dark'")
+    browser.settle()
+    browser.click_on("#fit")
+    assert drawn(browser) == count
     assert browser.evaluate(frame) < 500
     assert (tmp_path / "page.html").stat().st_size < 4_000_000
 

@@ -9,9 +9,12 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
+from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from ep_core import InferenceSession
+from ep_core.loading.export import tensor_proto
+from ep_core.types import DataType
 from ep_tools.cli import main
 from ep_tools.explain_partitions import save_partitions
 from ep_tools.explain_placing import place_model
@@ -125,6 +128,83 @@ def test_a_rank_that_is_not_known_is_told(model, capsys, tmp_path):
     with InferenceSession(folder / "001-skewed_1.onnx", providers=["reference"]) as session:
         (got,) = session.run(None, {"a": np.full((2, 3), 3, np.float32)})
     np.testing.assert_array_equal(got, np.full((2, 3), 9))
+
+
+def test_large_constants_are_in_a_file_beside_the_model(tmp_path, capsys, monkeypatch):
+    rng = np.random.default_rng(3)
+    weights = {
+        "w": rng.normal(size=(40, 30)).astype(np.float32),
+        "v": rng.normal(size=(30, 30)).astype(np.float32),
+        "half": np.full((600,), 0.5, np.float16),
+        "four": np.arange(2100).astype(DataType.INT4.numpy),
+        "shape": np.array([1, -1], np.int64),
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("MatMul", ["a", "v"], ["b"]),
+        helper.make_node("Reshape", ["b", "shape"], ["y"]),
+        helper.make_node("Identity", ["half"], ["h"]),
+        helper.make_node("Cast", ["four"], ["f"], to=onnx.TensorProto.INT8),
+    ]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [value("x", 1, [2, 40])],
+        [value("y", 1, [1, 60]), value("h", 10, [600]), value("f", 3, [2100])],
+        [tensor_proto(array, name) for name, array in weights.items()],
+    )
+    opsets = [helper.make_opsetid("", 21)]
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
+    monkeypatch.setattr("ep_tools.explain_partitions.MOST_INSIDE", 5000)
+    folder = tmp_path / "parts"
+    command = ["explain", str(path), "--providers", "reference", "--level", "0"]
+    command += ["--save-partitions", str(folder)]
+    assert main(command) == 0
+    assert saved(folder) == ["000-reference_0.onnx", "000-reference_0.onnx.data"]
+    part = folder / "000-reference_0.onnx"
+    onnx.checker.check_model(str(part), full_check=True)
+    small = onnx.load(part, load_external_data=False)
+    assert [value.name for value in small.graph.input] == ["x"]
+    outside = [t.name for t in small.graph.initializer if t.data_location]
+    assert sorted(outside) == ["four", "half", "v", "w"]
+    assert part.stat().st_size < 2000
+    x = rng.normal(size=(2, 40)).astype(np.float32)
+    with InferenceSession(part, providers=["reference"]) as session:
+        got = dict(
+            zip(
+                [arg.name for arg in session.get_outputs()],
+                session.run(None, {"x": x}),
+                strict=True,
+            )
+        )
+    np.testing.assert_allclose(
+        got["y"], (x @ weights["w"] @ weights["v"]).reshape(1, -1), rtol=1e-5, atol=1e-5
+    )
+    np.testing.assert_array_equal(got["h"], weights["half"])
+    np.testing.assert_array_equal(got["f"], weights["four"].astype(np.int8))
+    # A data file that is there is kept too, unless --force is given.
+    part.unlink()
+    capsys.readouterr()
+    assert main(command) == 1
+    assert "000-reference_0.onnx.data' is there already" in capsys.readouterr().err
+    assert main([*command, "--force"]) == 0
+    assert len(saved(folder)) == 2
+
+
+def test_a_split_model_that_the_checker_refuses_leaves_nothing(model, tmp_path, monkeypatch):
+    placed = place_model(SessionRequest(model(MIXED), ["reference"], level=0))
+    monkeypatch.setattr("ep_tools.explain_partitions.MOST_INSIDE", 20)
+
+    def refuse(model):
+        raise onnx.checker.ValidationError("no")
+
+    monkeypatch.setattr(onnx.checker, "check_model", refuse)
+    result = save_partitions(placed, tmp_path / "parts", force=False)
+    (complaint,) = result.complaints
+    assert "onnx.checker refuses it: no" in complaint
+    assert saved(tmp_path / "parts") == []
 
 
 def test_what_is_too_large_for_a_file_is_told(model, tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from ep_core.discovery.registry import registry
 from ep_core.errors import EpError, NotSupportedError
 from ep_core.graph import Subgraph
 from ep_core.loading.load import load_model
-from ep_core.types import HOST_MEMORY, DataType
+from ep_core.types import HOST_MEMORY, DataType, DeviceSpeed
 from ep_tools.cli import main
 from ep_tools.explain_placing import place_model
 from ep_tools.explain_what_if import stand_in
@@ -47,7 +47,7 @@ def row(op_type: str, kind: str | None = "tensor(float)", since=1, until=25, pre
 def certificate(tmp_path):
     """Write a certificate, and return its path."""
 
-    def write(*rows: dict, provider: str = "npu") -> str:
+    def write(*rows: dict, provider: str = "npu", speed: dict | None = None) -> str:
         path = tmp_path / f"{provider}.json"
         document = {
             "format": 1,
@@ -68,6 +68,7 @@ def certificate(tmp_path):
             "overrides": [],
             "rows": list(rows),
         }
+        document |= {} if speed is None else {"speed": speed}
         path.write_text(json.dumps(document))
         return str(path)
 
@@ -130,6 +131,66 @@ def test_limits_are_said(model, certificate, capsys):
     assert "made on chip 7, driver 5 on 2030-12-31 at level full" in shown
     assert "nothing was compiled for any provider, and nothing was run" in shown
     assert "in a memory of its own" in shown
+
+
+SPEED = {
+    "flops_per_second": 1e9,
+    "bytes_per_second": 1e9,
+    "operator_seconds": 1e-6,
+    "partition_seconds": 2e-6,
+    "copy_seconds": 3e-6,
+    "copy_bytes_per_second": 1e9,
+}
+
+
+def test_times_come_of_the_declared_speed(model, certificate, capsys):
+    path = certificate(row("Mul"), speed=SPEED)
+    wish = ["--providers", "npu,reference", "--what-if", path, "--level", "0"]
+    pins = ["--strategy", "cost", "--pin", "op:Mul=npu"]
+    document = explain(capsys, model(CHAIN), *wish, *pins)
+    first, second = (node for node in document["nodes"][""] if node["op_type"] == "Mul")
+    # 16 floats each: two inputs and an output are 192 bytes; b is read twice all the same.
+    assert first["seconds"] == second["seconds"] == pytest.approx(1e-6 + 192e-9)
+    (part,) = (part for part in document["partitions"] if part["provider"] == "npu")
+    assert part["seconds"] == pytest.approx(2e-6 + 2 * (1e-6 + 192e-9))
+    copying = [copy["seconds"] for copy in document["copies"]]
+    assert copying == pytest.approx([3e-6 + 64e-9] * 3)
+    assert document["predicted_seconds"] == pytest.approx(
+        sum(part["seconds"] for part in document["partitions"])
+        + sum(copy["seconds"] for copy in document["copies"])
+    )
+    assert main(["explain", model(CHAIN), *wish, *pins]) == 0
+    assert "predicted from the speed that the certificate declares" in capsys.readouterr().out
+
+
+def test_auto_places_by_cost_if_all_that_are_named_have_a_speed(
+    model, certificate, capsys, monkeypatch
+):
+    wish = ["--providers", "npu,reference", "--what-if", certificate(row("Mul"), speed=SPEED)]
+    document = explain(capsys, model(CHAIN), *wish)
+    assert document["strategy"] == "greedy"
+    assert document["basis"] == "neither speed nor costs are known of reference"
+    monkeypatch.setattr(
+        "ep_core.partition.assumed_speed", lambda kind: pytest.fail("every speed is declared")
+    )
+    kind = type(registry().factory("reference"))
+    devices = kind.devices
+    speed = DeviceSpeed(1e10, 1e10, 1e-6, 2e-6)
+    monkeypatch.setattr(
+        kind, "devices", lambda self: [dataclasses.replace(devices(self)[0], speed=speed)]
+    )
+    registry().recheck()
+    document = explain(capsys, model(CHAIN), *wish)
+    assert document["strategy"] == "cost"
+    assert document["predicted_seconds"] < document["greedy_seconds"]
+    assert set(where(document).values()) == {"reference"}, "which spares the copies"
+
+
+def test_without_a_declared_speed_nothing_is_said_of_time(model, certificate, capsys):
+    wish = ["--providers", "npu,reference", "--what-if", certificate(row("Mul"))]
+    document = explain(capsys, model(CHAIN), *wish)
+    assert document["predicted_seconds"] is None
+    assert any("declares no speed" in note for note in document["notes"])
 
 
 def test_nothing_is_compiled_for_those_that_are_here(model, certificate, capsys, monkeypatch):

@@ -12,6 +12,7 @@ from ep_tools.inputs import (
     RandomValues,
     parse_dim,
     parse_input,
+    parse_memory_limit,
     parse_provider_option,
     parse_shape,
 )
@@ -97,6 +98,30 @@ def test_a_shape_is_understood():
 def test_a_malformed_shape_is_refused(text):
     with pytest.raises(argparse.ArgumentTypeError, match="NAME=INT,INT"):
         parse_shape(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("npu=512MiB", ("npu", 512 * 2**20)),
+        ("npu=512M", ("npu", 512 * 2**20)),
+        ("simulator:1=4 kb", ("simulator:1", 4096)),
+        ("npu=7", ("npu", 7)),
+        ("npu=7B", ("npu", 7)),
+        ("npu=0", ("npu", 0)),
+        ("npu=1T", ("npu", 2**40)),
+    ],
+)
+def test_a_memory_limit_is_understood(text, limit):
+    assert parse_memory_limit(text) == limit
+
+
+@pytest.mark.parametrize(
+    "text", ["npu", "npu=", "=5", "npu=-1", "npu=1.5G", "npu=5X", "npu=G", "npu=" + "9" * 40]
+)
+def test_a_malformed_memory_limit_is_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="PROVIDER=SIZE"):
+        parse_memory_limit(text)
 
 
 def test_a_provider_option_is_understood():

@@ -13,6 +13,7 @@ from zoo_base import CorrectProvider
 from zoo_host import Wrapped, WrappingProvider
 from zoo_host import animal as host_animal
 
+from ep_core.contracts import FusedGroup
 from ep_core.errors import RunError
 
 # ---------------------------------------------------------------- claims
@@ -41,6 +42,43 @@ class NeedsInputs(CorrectProvider):
     def get_capability(self, graph):
         assert all(node.inputs[0] is not None for node in graph.nodes)
         return super().get_capability(graph)
+
+
+class _Fusing(CorrectProvider):
+    """Fuses the positions that `chosen` picks of those that it claims."""
+
+    def get_capability(self, graph):
+        answer = super().get_capability(graph)
+        able = [index for index, support in enumerate(answer.nodes) if support.supported]
+        groups = self.chosen(able, len(graph.nodes))
+        return replace(answer, groups=tuple(FusedGroup(tuple(group)) for group in groups))
+
+    def chosen(self, able, count):
+        raise NotImplementedError
+
+
+@host_animal("fuses around another's node", "claims/groups", "isn't convex: .* leads through node")
+class FusesAround(_Fusing):
+    def chosen(self, able, count):
+        return [able] if 1 < len(able) < count else []
+
+
+@host_animal("fuses what doesn't touch", "claims/groups", "isn't connected")
+class FusesApart(_Fusing):
+    def chosen(self, able, count):
+        return [[0, 1]] if count == 4 and len(able) > 1 and able[:2] == [0, 1] else []
+
+
+@host_animal("fuses what it refused", "claims/groups", "which was said no to")
+class FusesRefused(_Fusing):
+    def chosen(self, able, count):
+        return [range(count)] if 1 < len(able) < count else []
+
+
+@host_animal("fuses a node twice", "claims/groups", r"shares node 1 with \(0, 1\)")
+class FusesTwice(_Fusing):
+    def chosen(self, able, count):
+        return [able[:2], able[1:3]] if able[:3] == [0, 1, 2] else []
 
 
 @host_animal("is wrong when cut", "claims/parts", "other values than as a whole")

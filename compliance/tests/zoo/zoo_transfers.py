@@ -49,7 +49,7 @@ class OneWay(OtherMemory):
 class _Rude(SimulatorBuffer):
     __slots__ = ()
 
-    def __dlpack__(self, *, stream=None):
+    def __dlpack__(self, *, stream=None, max_version=None):
         raise RuntimeError("not implemented")
 
 

@@ -11,20 +11,37 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from ep_core.artifacts.cache import ArtifactCache, make_partition
 from ep_core.binding.layout import Item, Layout
-from ep_core.contracts import CompiledPartition, Stream, Value
-from ep_core.errors import CompileError, ContractError, DeviceLostError
+from ep_core.contracts import CompiledPartition, PartitionMemory, Stream, Value
+from ep_core.errors import CompileError, DeviceLostError
 from ep_core.graph import Graph, Node, Subgraph, ValueInfo
-from ep_core.partition import CORE, Candidate, Partitioning, PartitionSpec, partition
+from ep_core.partition import (
+    CORE,
+    Candidate,
+    Partitioning,
+    PartitionSpec,
+    cut_claim,
+    partition,
+)
 from ep_core.placement.decide import Decision
 from ep_core.placement.rules import Rules
-from ep_core.report import CopyReport, PartitionReport, PlacementReport, copies_of
+from ep_core.report import (
+    CopyReport,
+    MemoryPeak,
+    PartitionReport,
+    PlacementReport,
+    copies_of,
+    peaks_by_memory,
+)
 from ep_core.running.control_flow import Body
+from ep_core.running.executor import block_sizes
+from ep_core.running.peak import peaks_of
 from ep_core.running.plan import Plan, Scratch
 from ep_core.running.planner import Planner
+from ep_core.tuning.tuner import Tuner
+from ep_core.types import MemoryInfo
 
 __all__ = ["Compiler"]
 
@@ -33,17 +50,22 @@ _MAX_SEARCHES = 4
 """Claims of one provider, per session, whose failure is looked into. A search compiles a claim of n
 nodes about log2(n) more times, and compilers can be slow."""
 
-_Key = tuple[str, tuple[int, ...]]
+_Key = tuple[str, tuple[int, ...], Graph]
 _Compiled = dict[_Key, "_Made"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A claim that was cut out and compiled, or taken from the cache."""
+    """A claim that was cut out and compiled, or taken from the cache.
+
+    Attributes:
+        takes: what it takes of its provider's memory, or why that isn't known.
+    """
 
     subgraph: Subgraph
     part: CompiledPartition
     from_cache: bool
+    takes: PartitionMemory | str
 
 
 @dataclass
@@ -52,15 +74,20 @@ class Compiler:
 
     Attributes:
         rules: what the caller wants of the placement.
+        tuner: places by measured costs; None without them.
         layout: of the graph compiled last, from which plans for other memories can be made.
     """
 
     candidates: Sequence[Candidate]
     cache: ArtifactCache | None = None
     rules: Rules = field(default_factory=Rules)
+    tuner: Tuner | None = None
     scratch: list[Scratch] = field(default_factory=list)
     layout: Layout = field(init=False)
     _partitions: list[CompiledPartition] = field(default_factory=list)
+    _takes: dict[int, PartitionMemory | str] = field(default_factory=dict)  # by id of a partition
+    _constants: list[tuple[MemoryInfo, PartitionMemory | str]] = field(default_factory=list)
+    _peaks: dict[str, MemoryPeak] = field(default_factory=dict)
     _decisions: dict[str, Decision] = field(default_factory=dict)  # by scope
     _parts: list[PartitionReport] = field(default_factory=list)
     _copies: list[CopyReport] = field(default_factory=list)
@@ -76,18 +103,23 @@ class Compiler:
         """
         if not scope:
             self.rules = self.rules.resolved(graph, _spellings(self.candidates))
-        specs, compiled = self._place_and_compile(graph, scope)
+        placed, compiled = self._place_and_compile(graph, scope)
+        graph = placed.graph
         items: list[Item] = []
-        for spec in specs:
+        for spec in placed.specs:
             if spec.candidate is None:
                 node = graph.nodes[spec.indices[0]]
                 items.append((node, self._bodies(graph, node, scope)))
             else:
-                made = compiled[spec.candidate.name, spec.indices]
+                made = compiled[spec.candidate.name, spec.indices, graph]
                 items.append((made.subgraph, made.part, spec.candidate))
         self.layout = Layout(graph, tuple(items), tuple(self.scratch))
         plan = self.layout.fill(Planner(graph, self.candidates, self.scratch))
-        self._copies += copies_of(plan, scope)
+        plan = replace(plan, peaks=peaks_of(plan, self._takes))
+        if not scope:
+            scratch = sum(block_sizes(self.scratch).values())
+            self._peaks = peaks_by_memory(plan.peaks, self._constants, scratch)
+        self._copies += copies_of(plan, scope, self._decisions[scope].copies)
         return plan
 
     def report(self) -> PlacementReport:
@@ -105,6 +137,7 @@ class Compiler:
             basis=leading.basis,
             predicted_seconds=_total(d.seconds for d in decisions),
             greedy_seconds=_total(d.greedy_seconds for d in decisions),
+            peak_bytes=self._peaks,
         )
 
     def close(self) -> None:
@@ -113,18 +146,17 @@ class Compiler:
             with contextlib.suppress(Exception):
                 self._partitions.pop().close()
 
-    def _place_and_compile(
-        self, graph: Graph, scope: str
-    ) -> tuple[tuple[PartitionSpec, ...], _Compiled]:
+    def _place_and_compile(self, graph: Graph, scope: str) -> tuple[Partitioning, _Compiled]:
         refusals: dict[tuple[str, str], str] = {}
         compiled: _Compiled = {}
         for _ in range(_MAX_ATTEMPTS):
             placed = self._place(graph, refusals, scope)
             wanted = [spec for spec in placed.specs if spec.candidate is not None]
-            failed = [spec for spec in wanted if not self._compile(graph, spec, compiled, refusals)]
+            decision = placed.decision
+            failed = [s for s in wanted if not self._compile(decision, s, compiled, refusals)]
             if not failed:
-                self._keep(graph, scope, wanted, compiled, placed.decision)
-                return placed.specs, compiled
+                self._keep(scope, wanted, compiled, decision)
+                return placed, compiled
         raise CompileError(
             f"compilation failed {_MAX_ATTEMPTS} times over: {self._refused[-1]}",
             fix="Leave the failing provider out of the session's providers.",
@@ -134,19 +166,21 @@ class Compiler:
         self, graph: Graph, refusals: dict[tuple[str, str], str], scope: str
     ) -> Partitioning:
         """Decide who runs what."""
+        if self.tuner is not None:
+            return self.tuner.partition(graph, refusals, self.rules, scope)
         return partition(graph, self.candidates, refusals, self.rules, scope)
 
     def _compile(
         self,
-        graph: Graph,
+        decision: Decision,
         spec: PartitionSpec,
         compiled: _Compiled,
         refusals: dict[tuple[str, str], str],
     ) -> bool:
         """Compile one claim unless an earlier attempt did; a failure becomes refusals."""
-        candidate = spec.candidate
+        candidate, graph = spec.candidate, decision.graph
         assert candidate is not None
-        key = (candidate.name, spec.indices)
+        key = (candidate.name, spec.indices, graph)
         if key in compiled:
             return True
         name = f"{candidate.name}_{len(self._parts) + len(compiled)}"
@@ -155,7 +189,8 @@ class Compiler:
         except Exception as error:  # noqa: BLE001 - costs this claim only, or a part of it
             reason = f"compile failed: {type(error).__name__}: {error}"
             lost = self._blamed(graph, spec.indices, candidate, error)
-            refusals.update({(candidate.name, node.name): reason for node in lost})
+            names = [decision.clones.get(node.name, node.name) for node in lost]
+            refusals.update({(candidate.name, name): reason for name in names})
             kinds = ", ".join(sorted({node.key for node in lost}))
             count = f"{len(lost)} of {len(spec.indices)} node(s) [{kinds}]"
             self._refused.append(f"{candidate.name} refused {count}; {reason}")
@@ -181,7 +216,6 @@ class Compiler:
 
     def _keep(
         self,
-        graph: Graph,
         scope: str,
         specs: Sequence[PartitionSpec],
         compiled: _Compiled,
@@ -191,9 +225,11 @@ class Compiler:
         used = set()
         for spec in specs:
             assert spec.candidate is not None
-            key = (spec.candidate.name, spec.indices)
+            key = (spec.candidate.name, spec.indices, decision.graph)
             used.add(key)
             made = compiled[key]
+            self._takes[id(made.part)] = made.takes
+            self._constants.append((spec.candidate.provider.memory, made.takes))
             device = spec.candidate.provider.device
             self._parts.append(
                 PartitionReport(
@@ -201,10 +237,11 @@ class Compiler:
                     name=made.subgraph.name,
                     provider=spec.candidate.name,
                     device=f"{device.kind} {device.id}",
-                    nodes=tuple(graph.nodes[index].name for index in spec.indices),
+                    nodes=tuple(decision.graph.nodes[index].name for index in spec.indices),
                     inputs=made.subgraph.inputs,
                     outputs=made.subgraph.outputs,
                     from_cache=made.from_cache,
+                    seconds=spec.seconds,
                 )
             )
         for key in set(compiled) - used:
@@ -213,6 +250,8 @@ class Compiler:
             with contextlib.suppress(Exception):
                 part.close()
         self._decisions[scope] = decision
+        taken = Counter(self.rules.taken) + Counter(decision.needs)
+        self.rules = replace(self.rules, taken=taken)
         if self.rules.settled is None and _has_providers(decision):
             self.rules = replace(self.rules, settled=decision.strategy)
 
@@ -268,11 +307,25 @@ def _compiled(
     cache: ArtifactCache | None = None,
 ) -> _Made:
     """Cut a claim out and have the provider make a partition of it."""
-    subgraph = _own_passes(Subgraph.cut(graph, indices, name), candidate)
+    subgraph = cut_claim(graph, indices, candidate, name)
     part, from_cache = make_partition(candidate, subgraph, cache)
+    takes = _takes(candidate, part)
     if not candidate.provider.features.concurrent_runs:
         part = _TakingTurns(part)
-    return _Made(subgraph, part, from_cache)
+    return _Made(subgraph, part, from_cache, takes)
+
+
+def _takes(candidate: Candidate, part: CompiledPartition) -> PartitionMemory | str:
+    """What a partition takes of its provider's memory; why that isn't known is a sentence."""
+    if not candidate.provider.features.tells_memory:
+        return f"{candidate.name} doesn't tell what its partitions take"
+    try:
+        told = candidate.provider.get_partition_memory(part)
+    except Exception as error:  # noqa: BLE001 - the plan lacks a number, and the session works
+        return f"get_partition_memory of {candidate.name} raised {type(error).__name__}: {error}"
+    if not isinstance(told, PartitionMemory):
+        return f"get_partition_memory of {candidate.name} gave a {type(told).__name__}"
+    return told
 
 
 def _first_failing(graph: Graph, indices: tuple[int, ...], candidate: Candidate) -> int:
@@ -316,24 +369,3 @@ class _TakingTurns:
 
     def close(self) -> None:
         self._part.close()
-
-
-def _own_passes(subgraph: Subgraph, candidate: Candidate) -> Subgraph:
-    """Run the provider's own passes over its region; the boundary has to stay as it is."""
-    if not candidate.passes:
-        return subgraph
-    graph = subgraph.as_graph()
-    for graph_pass in candidate.passes:
-        graph = graph_pass(graph)
-        if graph.input_names != subgraph.inputs or graph.output_names != subgraph.outputs:
-            raise ContractError(
-                f"pass {graph_pass.name!r} of {candidate.name} changed the region's boundary"
-            )
-    return Subgraph(
-        graph=graph,
-        indices=tuple(range(len(graph.nodes))),
-        inputs=subgraph.inputs,
-        outputs=subgraph.outputs,
-        constants=MappingProxyType(dict(graph.initializers)),
-        name=subgraph.name,
-    )

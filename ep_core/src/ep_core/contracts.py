@@ -80,9 +80,12 @@ class Buffer(Protocol):
         BufferError where the memory has no addresses. Valid until the buffer is released."""
         ...
 
-    def __dlpack__(self, *, stream: int | None = None) -> object:
+    def __dlpack__(
+        self, *, stream: int | None = None, max_version: tuple[int, int] | None = None
+    ) -> object:
         """Required. Export without a copy, or raise BufferError where the memory has no DLPack
-        device. The capsule keeps the memory alive after the buffer is released."""
+        device. The capsule keeps the memory alive after the buffer is released. One of the old
+        form does, whatever `max_version` says that the consumer knows."""
         ...
 
     def __dlpack_device__(self) -> tuple[int, int]: ...
@@ -220,10 +223,11 @@ class ProviderFeatures:
         artifacts: compiled partitions can be exported and imported, so that a later session
             needn't compile; the core keeps them where the caller wants it.
         profiles_nodes: can tell how long each node of a partition takes.
-        overlaps_copies: copies on one stream go on beside work on another, so that the core gives
-            copies a stream of their own. Needs `asynchronous`.
+        overlaps_copies: copies on one stream go on beside work on another, so that the core copies
+            on streams of their own, one in and one out. Needs `asynchronous`.
         pinned_host: gives out page-locked host memory.
-        imports_dlpack: takes tensors of other libraries that lie in its memory.
+        imports_dlpack: takes tensors of other libraries that lie in its memory, which
+            `DeviceInfo.dlpack_device` tells.
         tells_memory: can tell what a partition takes of the device's memory.
         numerics: of the device as it was opened; options may have a say in it.
     """
@@ -364,11 +368,13 @@ class PartitionMemory:
         workspace_bytes: the most that one run takes at any time for what isn't an input or output,
             None where it depends on shapes that aren't known beforehand.
         output_bytes: the most that one run takes for outputs that it makes itself, None likewise.
+        together_bytes: the most for both at one time, where that is less than their sum.
     """
 
     constant_bytes: int
     workspace_bytes: int | None
     output_bytes: int | None
+    together_bytes: int | None = None
 
 
 class CompiledPartition(Protocol):

@@ -145,9 +145,11 @@ class Node:
                 found.update({f"{name}[{i}]": item for i, item in enumerate(value)})
         return MappingProxyType(found)
 
-    @cached_property
+    @property
     def captures(self) -> tuple[str, ...]:
         """Values of outer scopes that the bodies use, without repeats, in order of first use."""
+        # Graph.captures comes here and is asked from here. In Python 3.11 a cached property holds
+        # a lock of its class while it computes: were both cached, two threads could block.
         seen: dict[str, None] = {}
         for body in self.bodies.values():
             seen.update(dict.fromkeys(body.captures))

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ep_core.contracts import DataTransfer, ExecutionProvider, Value
-from ep_core.errors import ContractError
-from ep_core.types import HOST_MEMORY, MemoryInfo
+from ep_core.errors import ContractError, NotSupportedError
+from ep_core.types import HOST_MEMORY, DataType, MemoryInfo
 
-__all__ = ["Hop", "contiguous", "copy_value", "direct_hop"]
+__all__ = ["Hop", "contiguous", "copy_value", "direct_hop", "pinned_array"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,32 @@ def direct_hop(
             fix="Its DataTransfer must copy to and from host memory.",
         )
     return None
+
+
+def pinned_array(
+    provider: ExecutionProvider, shape: tuple[int, ...], dtype: DataType
+) -> np.ndarray[Any, Any]:
+    """Page-locked host memory of a provider that has it.
+
+    Raises:
+        NotSupportedError: strings.
+        ContractError: the provider gives something else.
+        and what it raises, such as AllocationError.
+    """
+    if dtype is DataType.STRING:
+        raise NotSupportedError("strings are objects, which can't be pinned")
+    array: Any = provider.allocate_pinned(shape, dtype)
+    if (
+        not isinstance(array, np.ndarray)
+        or (array.shape, array.dtype) != (shape, dtype.numpy)
+        or not (array.flags.c_contiguous and array.flags.writeable)
+    ):
+        raise ContractError(
+            f"allocate_pinned of provider {provider.info.name!r} gives something else",
+            expected=f"a writeable C-contiguous array of {dtype.text}{list(shape)}",
+            got=type(array).__name__ if not isinstance(array, np.ndarray) else array.dtype,
+        )
+    return array
 
 
 def contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -14,7 +14,7 @@ from ep_core.certificates.grants import CertificatePolicy
 from ep_core.errors import OptionError, did_you_mean
 from ep_core.levels import GraphOptimizationLevel
 from ep_core.loading.load import LoadLimits
-from ep_core.placement.rules import Rules, as_gain, as_limit, as_patterns, as_strategy
+from ep_core.placement.rules import Rules, as_bytes, as_gain, as_limit, as_patterns, as_strategy
 from ep_core.placement.solve import Limits
 
 __all__ = ["RunOptions", "SessionOptions"]
@@ -118,6 +118,8 @@ _CHECKS = {
     "certificate_policy": _policy,
     "cache_dir": _path,
     "cache_max_bytes": _count,
+    "tune": _flag,
+    "cost_cache": _path,
     "enable_profiling": _flag,
     "profile_file_prefix": _text,
     "placement_strategy": as_strategy,
@@ -126,6 +128,7 @@ _CHECKS = {
     "max_copies": as_limit,
     "max_partitions": as_limit,
     "min_gain": as_gain,
+    "memory_limits": as_bytes,
 }
 
 
@@ -147,6 +150,11 @@ class SessionOptions(_Settings):
         cache_dir: a folder where compiled partitions are kept for later sessions, None for
             nowhere. It holds code for devices: it must be the user's own.
         cache_max_bytes: the most that it may hold; what was used longest ago goes first.
+        tune: measure what nodes, copies and whole placements take where several providers can run
+            a node, for up to half a minute, and place by that. What was measured is remembered.
+        cost_cache: the folder where measured costs are remembered; None for a folder in the user's
+            cache, which only sessions with `tune` use. Without `tune` a session reads the folder
+            that is given and measures nothing.
         enable_profiling: time what the session does; see `InferenceSession.end_profiling`.
         profile_file_prefix: the start of the trace's path; time, process and number follow.
         placement_strategy: "greedy" gives every node to the first provider in order that can run
@@ -163,6 +171,9 @@ class SessionOptions(_Settings):
             limit.
         min_gain: the part of the predicted time, from 0 to 1, that a better placement has to save
             before greedy, or one provider wherever possible, is given up for it.
+        memory_limits: bytes of device memory by provider, for what this session's constants and
+            values are predicted to take; nodes go elsewhere until it fits. A provider that isn't
+            named here has as much as its device says, or no limit if it says nothing.
 
     Raises:
         OptionError: an unknown setting or a value that it can't have.
@@ -178,6 +189,8 @@ class SessionOptions(_Settings):
     certificate_policy: CertificatePolicy | None
     cache_dir: str | None
     cache_max_bytes: int
+    tune: bool
+    cost_cache: str | None
     enable_profiling: bool
     profile_file_prefix: str
     placement_strategy: str
@@ -186,6 +199,7 @@ class SessionOptions(_Settings):
     max_copies: int | None
     max_partitions: int | None
     min_gain: float
+    memory_limits: Mapping[str, int]
 
     def __init__(self) -> None:
         super().__init__()
@@ -204,6 +218,8 @@ class SessionOptions(_Settings):
             "certificate_policy": None,
             "cache_dir": None,
             "cache_max_bytes": 2**30,
+            "tune": False,
+            "cost_cache": None,
             "enable_profiling": False,
             "profile_file_prefix": "ep_profile",
             "placement_strategy": "auto",
@@ -212,13 +228,14 @@ class SessionOptions(_Settings):
             "max_copies": None,
             "max_partitions": None,
             "min_gain": 0.0,
+            "memory_limits": {},
         }
 
     @property
     def placement_rules(self) -> Rules:
         """The settings that say where nodes run."""
         limits = Limits(self.max_copies, self.max_partitions, self.min_gain)
-        return Rules(self.placement_strategy, self.pin, self.prefer, limits)
+        return Rules(self.placement_strategy, self.pin, self.prefer, limits, self.memory_limits)
 
     @property
     def free_dimensions(self) -> dict[str, int]:

@@ -10,10 +10,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
-from ep_core.contracts import Capability, ExecutionProvider, GraphPass, ProviderInfo, Support
-from ep_core.graph import Graph, Node
+from ep_core.contracts import (
+    Capability,
+    ExecutionProvider,
+    FusedGroup,
+    GraphPass,
+    ProviderInfo,
+    Support,
+)
+from ep_core.errors import ContractError
+from ep_core.graph import Graph, Node, Subgraph
 from ep_core.memory import direct_hop
 from ep_core.placement.build import CONTROL_FLOW, CORE, Offer
 from ep_core.placement.decide import Decision, NodePlacement, decide
@@ -30,6 +39,9 @@ __all__ = [
     "PartitionSpec",
     "Refusals",
     "answers",
+    "cut_claim",
+    "decided",
+    "offers_of",
     "partition",
 ]
 
@@ -71,10 +83,15 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """Nodes that run together: indices into `Graph.nodes`, ascending; provider None is the core."""
+    """Nodes that run together: indices into `Graph.nodes`, ascending; provider None is the core.
+
+    Attributes:
+        seconds: predicted for one run of it, None where costs aren't known.
+    """
 
     candidate: Candidate | None
     indices: tuple[int, ...]
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +100,11 @@ class Partitioning:
 
     decision: Decision
     specs: tuple[PartitionSpec, ...]
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that the specs are about, with copies of cheap nodes."""
+        return self.decision.graph
 
     @property
     def placements(self) -> tuple[NodePlacement, ...]:
@@ -110,23 +132,50 @@ def partition(
         PlacementError: nodes that nobody may run, with each provider's reason; or rules that
             can't be kept.
     """
+    offers = offers_of(graph, candidates, refusals or {})
+    return decided(graph, candidates, offers, rules or Rules("greedy"), scope)
+
+
+def offers_of(graph: Graph, candidates: Sequence[Candidate], refusals: Refusals) -> list[Offer]:
+    """What the candidates answer for a graph, and what is known of their speed."""
     offers = []
     for candidate in candidates:
         device = candidate.provider.device
+        claim = _claim(graph, candidate, refusals)
         offers.append(
             Offer(
                 name=candidate.name,
                 memory=candidate.provider.memory,
                 speed=device.speed or assumed_speed(device.kind),
-                answers=answers(graph, candidate, refusals or {}),
+                answers=claim.nodes,
                 declared=device.speed is not None,
                 named=candidate.named,
+                groups=claim.groups,
+                memory_bytes=device.memory_bytes,
             )
         )
-    decision = decide(graph, offers, rules or Rules("greedy"), scope, _direct(candidates))
+    return offers
+
+
+def decided(
+    graph: Graph,
+    candidates: Sequence[Candidate],
+    offers: Sequence[Offer],
+    rules: Rules,
+    scope: str = "",
+    lead: str | None = None,
+) -> Partitioning:
+    """Place every node by what is offered; see `partition`, and `decide` for `lead`.
+
+    Args:
+        offers: one per candidate.
+    """
+    decision = decide(graph, offers, rules, scope, _direct(candidates), lead)
     specs = tuple(
-        PartitionSpec(candidates[owner] if owner < len(candidates) else None, indices)
-        for owner, indices in decision.partitions
+        PartitionSpec(candidates[owner] if owner < len(candidates) else None, indices, seconds)
+        for (owner, indices), seconds in zip(
+            decision.partitions, decision.partition_seconds, strict=True
+        )
     )
     return Partitioning(decision, specs)
 
@@ -141,15 +190,21 @@ def _direct(candidates: Sequence[Candidate]) -> list[tuple[MemoryInfo, MemoryInf
 
 def answers(graph: Graph, candidate: Candidate, refusals: Refusals) -> tuple[Support, ...]:
     """The provider's answers, after the checks of contract, certificate and earlier refusals."""
+    return _claim(graph, candidate, refusals).nodes
+
+
+def _claim(graph: Graph, candidate: Candidate, refusals: Refusals) -> Capability:
+    """The same with the groups, which may have nodes that were refused since."""
     provider = candidate.provider
     try:
         capability = provider.get_capability(graph)
     except Exception as error:  # noqa: BLE001 - a broken provider costs only its own claims
         reason = f"get_capability raised {type(error).__name__}: {error}"
-        return (Support(False, reason),) * len(graph.nodes)
+        return Capability((Support(False, reason),) * len(graph.nodes))
     broken = _contract_breach(graph, capability)
     if broken:
-        return (Support(False, f"get_capability broke its contract: {broken}"),) * len(graph.nodes)
+        reason = f"get_capability broke its contract: {broken}"
+        return Capability((Support(False, reason),) * len(graph.nodes))
     result = []
     for node, answer in zip(graph.nodes, capability.nodes, strict=True):
         told = answer if answer.supported else Support(False, answer.reason or "not supported")
@@ -159,7 +214,7 @@ def answers(graph: Graph, candidate: Candidate, refusals: Refusals) -> tuple[Sup
             granted, note = (False, refusal) if refusal else candidate.grant(graph, node)
             told = replace(told, supported=granted, reason=note or answer.reason)
         result.append(told)
-    return tuple(result)
+    return Capability(tuple(result), capability.groups)
 
 
 def _contract_breach(graph: Graph, capability: Capability) -> str | None:
@@ -169,6 +224,27 @@ def _contract_breach(graph: Graph, capability: Capability) -> str | None:
         return f"{len(capability.nodes)} answers for {len(graph.nodes)} nodes"
     if not all(isinstance(answer, Support) for answer in capability.nodes):
         return "an answer is not a Support"
+    return _group_breach(capability)
+
+
+def _group_breach(capability: Capability) -> str | None:
+    """What is wrong with the groups; that they are connected and convex isn't relied upon."""
+    if not isinstance(capability.groups, tuple):
+        return "its groups are no tuple"
+    seen: set[int] = set()
+    for group in capability.groups:
+        nodes = group.nodes if isinstance(group, FusedGroup) else None
+        if not isinstance(nodes, tuple) or not all(isinstance(index, int) for index in nodes):
+            return "a group is not a FusedGroup of positions"
+        if len(nodes) < 2 or any(one >= other for one, other in itertools.pairwise(nodes)):
+            return f"group {nodes} isn't two positions or more, ascending"
+        if nodes[0] < 0 or nodes[-1] >= len(capability.nodes):
+            return f"group {nodes} has a node that isn't there"
+        if not all(capability.nodes[index].supported for index in nodes):
+            return f"group {nodes} has a node that was refused"
+        if not seen.isdisjoint(nodes):
+            return f"group {nodes} shares a node with another"
+        seen.update(nodes)
     return None
 
 
@@ -183,3 +259,32 @@ def _outside_contract(graph: Graph, node: Node, candidate: Candidate) -> str | N
             if kind is not None and not isinstance(kind, TensorType):
                 return f"the provider doesn't declare non_tensor_values, and {name!r} is a {kind}"
     return None
+
+
+def cut_claim(
+    graph: Graph, indices: Sequence[int], candidate: Candidate, name: str = ""
+) -> Subgraph:
+    """Cut nodes out for a provider and run its own passes over them; the boundary stays as it is.
+
+    Raises:
+        ContractError: a pass changed the boundary.
+        whatever a pass raises.
+    """
+    subgraph = Subgraph.cut(graph, indices, name)
+    if not candidate.passes:
+        return subgraph
+    region = subgraph.as_graph()
+    for graph_pass in candidate.passes:
+        region = graph_pass(region)
+        if region.input_names != subgraph.inputs or region.output_names != subgraph.outputs:
+            raise ContractError(
+                f"pass {graph_pass.name!r} of {candidate.name} changed the region's boundary"
+            )
+    return Subgraph(
+        graph=region,
+        indices=tuple(range(len(region.nodes))),
+        inputs=subgraph.inputs,
+        outputs=subgraph.outputs,
+        constants=MappingProxyType(dict(region.initializers)),
+        name=subgraph.name,
+    )

@@ -7,14 +7,24 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from ep_core.contracts import PartitionMemory
 from ep_core.partition import CORE, NodePlacement
-from ep_core.running.plan import Copy, Plan
+from ep_core.placement.place import PredictedCopy
+from ep_core.running.plan import Copy, Peak, Plan
+from ep_core.types import HOST_MEMORY, MemoryInfo
 
-__all__ = ["CopyReport", "PartitionReport", "PlacementReport", "copies_of"]
+__all__ = [
+    "CopyReport",
+    "MemoryPeak",
+    "PartitionReport",
+    "PlacementReport",
+    "copies_of",
+    "peaks_by_memory",
+]
 
 _SHOWN_TYPES = 6
 _SHOWN_NODES = 4
@@ -27,6 +37,7 @@ class PartitionReport:
     Attributes:
         scope: the path of the graph it is in, `""` for the main graph.
         from_cache: it was imported from `SessionOptions.cache_dir` instead of compiled.
+        seconds: predicted for one run of it, its start included; None where costs aren't known.
     """
 
     scope: str
@@ -37,17 +48,49 @@ class PartitionReport:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     from_cache: bool = False
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """One copy between memories; `nbytes` is None where the shape isn't static."""
+    """One copy between memories.
+
+    Attributes:
+        nbytes: None where the shape isn't static.
+        seconds: predicted, for lengths that are assumed where they aren't known; None where costs
+            aren't known.
+    """
 
     scope: str
     value: str
     source: str
     target: str
     nbytes: int | None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPeak:
+    """What a session takes of one memory at most, in bytes, as planned.
+
+    Attributes:
+        constant_bytes: of partitions, from the session's start to its end; None if not known.
+        run_bytes: of one run of `run` beside them, its results included and what the caller brings
+            not; None if that isn't known. Runs at the same time take as much each.
+        unknown: why something isn't known, empty where all is.
+    """
+
+    constant_bytes: int | None
+    run_bytes: int | None
+    unknown: str = ""
+
+    def __str__(self) -> str:
+        constants, run = (
+            "an unknown amount" if count is None else _bytes(count)
+            for count in (self.constant_bytes, self.run_bytes)
+        )
+        why = f" ({self.unknown})" if self.unknown else ""
+        return f"{constants} for constants, at most {run} in a run{why}"
 
 
 @dataclass(frozen=True)
@@ -67,6 +110,7 @@ class PlacementReport:
         predicted_seconds: of one run, nothing overlapping, each body running once; None where
             costs aren't known.
         greedy_seconds: the same, had every node gone to the first provider that can run it.
+        peak_bytes: what the session takes at most, by memory.
     """
 
     providers: tuple[str, ...]
@@ -79,6 +123,7 @@ class PlacementReport:
     basis: str = ""
     predicted_seconds: float | None = None
     greedy_seconds: float | None = None
+    peak_bytes: Mapping[str, MemoryPeak] = field(default_factory=dict)
 
     def provider_of(self, node: str, scope: str = "") -> str:
         """Name of the provider that runs a node; KeyError for unknown or unused nodes."""
@@ -125,6 +170,7 @@ class PlacementReport:
             },
             "partitions": [dataclasses.asdict(p) for p in self.partitions],
             "copies": [dataclasses.asdict(c) for c in self.copies],
+            "peak_bytes": {name: dataclasses.asdict(p) for name, p in self.peak_bytes.items()},
             "refused_claims": list(self.refused_claims),
             "notes": list(self.notes),
         }
@@ -140,6 +186,7 @@ class PlacementReport:
         for copy in self.copies:
             size = "unknown size" if copy.nbytes is None else _bytes(copy.nbytes)
             lines.append(f"  copy {copy.value!r} {copy.source} -> {copy.target}, {size}")
+        lines.extend(f"  memory {name}: {peak}" for name, peak in self.peak_bytes.items())
         lines.extend(f"  {reason}" for reason in (*self.notes, *self.refused_claims))
         refused: dict[tuple[str, str], list[str]] = {}
         for scope, placements in self.nodes.items():
@@ -154,13 +201,52 @@ class PlacementReport:
         return "\n".join(lines)
 
 
-def copies_of(plan: Plan, scope: str) -> list[CopyReport]:
+def copies_of(plan: Plan, scope: str, predicted: Iterable[PredictedCopy]) -> list[CopyReport]:
     """The copies of one plan, without its subplans."""
+    seconds = {(copy.value, copy.source, copy.target): copy.seconds for copy in predicted}
     return [
-        CopyReport(scope, s.value, str(s.hop.source), str(s.hop.target), s.nbytes)
-        for s in plan.steps
-        if isinstance(s, Copy)
+        CopyReport(
+            scope=scope,
+            value=step.value,
+            source=str(step.hop.source),
+            target=str(step.hop.target),
+            nbytes=step.nbytes,
+            seconds=seconds.get((step.value, step.hop.source, step.hop.target)),
+        )
+        for step in plan.steps
+        if isinstance(step, Copy)
     ]
+
+
+def peaks_by_memory(
+    runs: Mapping[MemoryInfo, Peak],
+    partitions: Iterable[tuple[MemoryInfo, PartitionMemory | str]],
+    scratch_bytes: int,
+) -> dict[str, MemoryPeak]:
+    """Put together what runs and what partitions take.
+
+    Args:
+        runs: the most of one run, without reusable arrays.
+        partitions: with the memory that each works in; a sentence where one doesn't tell.
+        scratch_bytes: reusable arrays of one run, on the host.
+    """
+    constants: dict[MemoryInfo, int] = {}
+    unknown = {memory: peak.unknown for memory, peak in runs.items() if peak.unknown}
+    untold: set[MemoryInfo] = set()
+    for memory, told in partitions:
+        if isinstance(told, str):
+            unknown.setdefault(memory, told)
+            untold.add(memory)
+        else:
+            constants[memory] = constants.get(memory, 0) + told.constant_bytes
+    found = {}
+    for memory in sorted({*runs, *constants, *untold}, key=str):
+        most = runs[memory].nbytes if memory in runs else 0
+        if most is not None and memory == HOST_MEMORY:
+            most += scratch_bytes
+        held = None if memory in untold else constants.get(memory, 0)
+        found[str(memory)] = MemoryPeak(held, most, unknown.get(memory, ""))
+    return found
 
 
 def _nodes(count: int) -> str:

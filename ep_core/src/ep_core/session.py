@@ -31,11 +31,13 @@ from ep_core.graph import Graph
 from ep_core.loading.export import save_model
 from ep_core.loading.load import ModelMetadata, load_model
 from ep_core.options import RunOptions, SessionOptions
+from ep_core.partition import CORE
 from ep_core.passes import optimize
 from ep_core.profiling.session import start_profiler
 from ep_core.report import PlacementReport
 from ep_core.running.plan import Run, reraise
 from ep_core.signature import NodeArg, Signature
+from ep_core.tuning.tuner import make_tuner
 
 __all__ = ["InferenceSession", "get_available_providers"]
 
@@ -95,7 +97,8 @@ class InferenceSession(BoundRuns):
             # First the providers: they bring the schemas that loading checks and infers with.
             self._candidates = open_candidates(providers, provider_options, self._options)
             undo.callback(close_candidates, self._candidates)
-            self._candidates = self._profiler.watch(self._candidates)
+            unwatched = self._candidates
+            self._candidates = self._profiler.watch(unwatched)
             self._profiler.phase("load model")
             model = load_model(
                 path_or_bytes,
@@ -113,8 +116,9 @@ class InferenceSession(BoundRuns):
             folder = self._options.cache_dir
             cache = ArtifactCache(folder, self._options.cache_max_bytes) if folder else None
             self._profiler.phase("place and compile")
+            tuner = make_tuner(self._options, self._candidates, cache, measured=unwatched)
             self._compiler = self._profiler.compiler(
-                self._candidates, cache, self._options.placement_rules
+                self._candidates, cache, self._options.placement_rules, tuner
             )
             undo.callback(self._compiler.close)
             self._plan = self._compiler.compile(graph)
@@ -291,6 +295,7 @@ class InferenceSession(BoundRuns):
             evaluate=Evaluator(self._candidates),
             disabled=disabled,
             accept=PlacementGuard(self._candidates),
+            watch=self._profiler.watch_pass,
         )
 
     def _describe(self, graph: Graph) -> None:
@@ -303,11 +308,16 @@ class InferenceSession(BoundRuns):
         self._output_index = {info.name: i for i, info in enumerate(graph.outputs)}
 
     def _log_placement(self, seconds: float) -> None:
-        """One line per session; a warning where nodes fell to a provider nobody asked for."""
+        """One line per session, which is shown by default where the model is divided.
+
+        That is a warning, so that it is seen without any setting: a model on several providers, or
+        on one that nobody asked for, may be what the caller wants, but shouldn't be a surprise.
+        """
         unasked = {c.name for c in self._candidates if not c.named}
-        placed = (p for nodes in self._report.nodes.values() for p in nodes)
+        placed = [p for nodes in self._report.nodes.values() for p in nodes]
         fallen = next((p for p in placed if p.provider in unasked), None)
-        level = logging.INFO if fallen is None else logging.WARNING
+        divided = len({p.provider for p in placed} - {CORE}) > 1
+        level = logging.WARNING if divided or fallen is not None else logging.INFO
         if level >= _LOG_LEVELS[self._options.log_severity_level]:
             label = f"{self._options.logid}: " if self._options.logid else ""
             why = "" if fallen is None else f"; nobody named {fallen.why_here}"

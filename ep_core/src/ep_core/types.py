@@ -234,7 +234,6 @@ class MemoryKind(enum.Enum):
     """What kind of memory a buffer lies in."""
 
     HOST = "host"
-    HOST_PINNED = "host-pinned"
     DEVICE = "device"
     SHARED = "shared"
 
@@ -309,6 +308,8 @@ class DeviceInfo:
             runtime version for a CPU library; chip, driver and runtime for a GPU).
         properties: anything else worth showing, as text.
         speed: what placement computes with, None where the provider doesn't know.
+        dlpack_device: DLPack's type and number of the device, as `__dlpack_device__` of its buffers
+            tells them, where tensors of other libraries may lie on it; None where none can.
     """
 
     provider: str
@@ -320,6 +321,7 @@ class DeviceInfo:
     fingerprint: str = ""
     properties: Mapping[str, str] = field(default_factory=dict, compare=False)
     speed: DeviceSpeed | None = field(default=None, compare=False)
+    dlpack_device: tuple[int, int] | None = field(default=None, compare=False)
 
 
 class OpSet(Mapping[str, int]):

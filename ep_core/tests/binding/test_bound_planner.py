@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_partition import graph_of, random_case
-from test_planner import FLOATS, Compiled, Device, Host, Interpreter, on
+from test_planner import FLOATS, KINDS, Compiled, Device, Host, Interpreter, device_of, on
 
 from ep_core.binding.planner import BoundPlanner, CopyInto, Duplicate, Target, Wish
 from ep_core.errors import ContractError
@@ -37,7 +37,8 @@ class Bound:
         self.streams = len(candidates)
         self.home = {c.name: c.provider.memory for c in candidates}
         self.subgraphs = {}
-        planner = BoundPlanner(graph, candidates, [], self.wish, guests)
+        self.scratch = []
+        planner = BoundPlanner(graph, candidates, self.scratch, self.wish, guests)
         for i, spec in enumerate(partition(graph, candidates).specs):
             subgraph = Subgraph.cut(graph, spec.indices, f"p{i}")
             self.subgraphs[f"{spec.candidate.name} partition 'p{i}'"] = subgraph
@@ -63,7 +64,7 @@ class Bound:
 
 class BoundInterpreter(Interpreter):
     def __init__(self, bound: Bound):
-        super().__init__(bound.plan, bound.streams)
+        super().__init__(bound.plan, bound.streams, bound.scratch)
         self.bound = bound
         self.holds: dict[int, tuple[str, MemoryInfo]] = {}
         inputs = zip(bound.graph.input_names, bound.wish.inputs, strict=True)
@@ -92,14 +93,14 @@ class BoundInterpreter(Interpreter):
         if isinstance(step, CopyInto):
             moment = self.tick(step.stream)
             self.read(step.source, step.stream, moment)
-            self.made[step.target] = moment
+            self.make(step.target, moment)
             self.moved(step, step.source, step.target, step.hop)
             self.written[step.target] = step.target
             return
         if isinstance(step, Duplicate):
             moment = self.tick(NO_STREAM)
             self.read(step.source, NO_STREAM, moment)
-            self.made[step.target] = moment
+            self.make(step.target, moment)
             self.moved(step, step.source, step.target, None)
             return
         if isinstance(step, Run):
@@ -269,7 +270,7 @@ def test_a_guest_that_cannot_reach_the_host_breaks_its_contract():
 @settings(max_examples=500, deadline=None)
 @given(
     random_case(),
-    st.lists(st.sampled_from(["host", "blocking", "streams"]), min_size=3, max_size=3),
+    st.lists(st.sampled_from(KINDS), min_size=3, max_size=3),
     st.lists(st.sets(st.integers(0, 3)), min_size=4, max_size=4),
     st.booleans(),
     st.data(),
@@ -288,7 +289,7 @@ def test_random_plans_are_right(case, kinds, reach, accepts, data):
         if kind == "host":
             candidates.append(on(name, Host(nodes)))
             continue
-        candidates.append(on(name, Device(name, nodes, streams=kind == "streams", direct=direct)))
+        candidates.append(on(name, device_of(kind, name, nodes, direct)))
         homes.append(name)
     guest = Device("p3", set(), streams=True, direct=[f"p{other}" for other in reach[3]])
     place = st.sampled_from([*homes, "p3"])

@@ -78,6 +78,7 @@ def test_what_is_public():
         "PASSES",
         "Pass",
         "PassError",
+        "Watch",
         "optimize",
     ]
 

@@ -6,6 +6,7 @@ from the code that is tested. Only the number of partitions is asked of the code
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import random
@@ -13,7 +14,7 @@ import random
 import numpy as np
 
 from ep_core.placement.objective import Outcome, evaluate
-from ep_core.placement.problem import NO_UNIT, Problem, Route, Tensor
+from ep_core.placement.problem import NO_UNIT, Group, Problem, Route, Tensor
 
 MEMORIES = {
     2: [(0, 1), (1, 0), (1, 2), (0, 0), (1, 1)],
@@ -109,6 +110,29 @@ def problem_of(
     )
 
 
+def with_groups(problem: Problem, seed: int) -> Problem:
+    """The same where candidates fuse connected units; groups of one candidate share none."""
+    rng = random.Random(seed)
+    groups = []
+    for candidate in range(len(problem.candidates)):
+        free = {u for u, able in enumerate(problem.able) if candidate in able}
+        for unit in sorted(free):
+            chosen = [unit]
+            while chosen[-1] in free and rng.random() < 0.7:
+                free.discard(chosen[-1])
+                users = [user for user in problem.users[chosen[-1]] if user in free]
+                if not users:
+                    break
+                chosen.append(rng.choice(users))
+            if len(chosen) > 1:
+                free.difference_update(chosen)
+                alone = sum(problem.seconds[u][candidate] for u in chosen)
+                if alone:
+                    saving = alone * rng.choice([0.2, 0.9])
+                    groups.append(Group(candidate, tuple(sorted(chosen)), saving))
+    return dataclasses.replace(problem, groups=groups)
+
+
 def assignments(problem: Problem) -> np.ndarray:
     """Every assignment, one per row."""
     return np.array(list(itertools.product(*problem.able)), dtype=np.int8)
@@ -116,6 +140,8 @@ def assignments(problem: Problem) -> np.ndarray:
 
 def units_and_copies(problem: Problem, owners: np.ndarray, crossing: float = 0.0) -> np.ndarray:
     """Seconds of units and copies by row of `owners`, where every copy goes through the host.
+
+    Groups count as fused wherever they are on their candidate.
 
     Args:
         crossing: price of a tensor that is read on another candidate than the one that makes it.
@@ -135,6 +161,9 @@ def units_and_copies(problem: Problem, owners: np.ndarray, crossing: float = 0.0
         if crossing and not fed:
             away = owners[:, readers] != owners[:, [tensor.producer]]
             total = total + crossing * away.any(axis=1)
+    for group in problem.groups:
+        together = (owners[:, list(group.units)] == group.candidate).all(axis=1)
+        total = total - together * group.saving
     return total
 
 

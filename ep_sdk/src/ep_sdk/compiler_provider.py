@@ -17,6 +17,7 @@ import onnx
 from ep_core.contracts import (
     Capability,
     CompiledPartition,
+    FusedGroup,
     ProviderFeatures,
     Stream,
     Support,
@@ -101,14 +102,22 @@ class CompilerProvider(ProviderBase, ABC):
         """Answer for every node of a graph, in order. Default: ask `supports` one by one."""
         return [self.supports(node, graph) for node in graph.nodes]
 
+    def fused_groups(self, graph: Graph, answers: Sequence[Support]) -> Sequence[FusedGroup]:
+        """Return what the compiler will run as one piece, of nodes that were said yes to; pure.
+
+        Only where that is known; what a group may be is told in `FusedGroup`.
+        """
+        return ()
+
     def get_capability(self, graph: Graph) -> Capability:
         """The answers of `claims`; where the vendor's query raises, a no with its message."""
         try:
             found = tuple(self.claims(graph))
+            groups = tuple(self.fused_groups(graph, found))
         except Exception as error:  # noqa: BLE001 - a claim must not raise, whatever the graph
             reason = f"the query of {self.info.name!r} failed: {type(error).__name__}: {error}"
-            found = (Support(False, reason),) * len(graph.nodes)
-        return Capability(found)
+            return Capability((Support(False, reason),) * len(graph.nodes))
+        return Capability(found, groups)
 
     def compile(self, subgraph: Subgraph) -> CompilerPartition:
         """Export the subgraph and compile it.

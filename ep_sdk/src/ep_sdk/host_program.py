@@ -19,6 +19,7 @@ from ep_core.errors import AllocationError, EpError, RunError
 from ep_core.memory import contiguous, copy_value
 from ep_core.types import DataType, TensorType, ValueType
 from ep_sdk.failures import node_error
+from ep_sdk.footprint import Footprint
 from ep_sdk.host import aligned_bytes, as_value, copy_into, has_type, shares_memory
 from ep_sdk.kernels import Kernel
 from ep_sdk.lowering import NOWHERE, Lowered, LoweredStep
@@ -104,6 +105,19 @@ class HostProgram:
         """Which outputs their kernel writes straight into the caller's memory."""
         return [output.direct is not None for output in self._outputs]
 
+    @property
+    def footprint(self) -> Footprint:
+        """What a run takes of host memory."""
+        lowered = self._lowered
+        return Footprint(
+            lowered,
+            frozenset(output.slot for output in self._outputs if output.direct is not None),
+            [step.workspace for step in lowered.steps],
+            frozenset(self._planned),
+            self.plan.planned_bytes + ALIGNMENT if self._planned else 0,
+            views_may_copy=True,
+        )
+
     def run(
         self,
         inputs: Sequence[Value],
@@ -177,7 +191,7 @@ class HostProgram:
         slots[1 : self._inputs_end] = inputs
         types = self._lowered.types
         true = True
-        for call in self._checked_calls:
+        for call, plain in zip(self._checked_calls, self._plain_calls, strict=True):
             true &= self._loop(slots, (call,))
             if call.target in self._relied_on:
                 value = slots[call.target]
@@ -186,6 +200,9 @@ class HostProgram:
                     # Later runs have it packed in the plan; kernels that round by layout, such as
                     # matrix products, must see the same thing now.
                     slots[call.target] = contiguous(value)
+                del value
+            for slot in plain.drops:
+                slots[slot] = None
         self._trusted = true
         self._hand_over(slots, outputs)
 

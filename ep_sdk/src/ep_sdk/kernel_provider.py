@@ -6,10 +6,17 @@ Both `get_capability` and `compile` ask `find_row`, so what is claimed is what c
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from ep_core.contracts import Capability, CompiledPartition, NodeTime, Support
+from ep_core.contracts import (
+    Capability,
+    CompiledPartition,
+    FusedGroup,
+    NodeTime,
+    PartitionMemory,
+    Support,
+)
 from ep_core.errors import ProviderError
 from ep_core.graph import Graph, Node, Subgraph
 from ep_sdk.base import ProviderBase
@@ -51,9 +58,24 @@ class KernelProvider(ProviderBase):
         """Return the seconds that a node takes on the device, None without an idea; pure."""
         return None
 
+    def workspace(self, kernel_node: KernelNode) -> int | None:
+        """Return the bytes that the kernel of a node takes for itself while it runs, at most.
+
+        For a provider that declares `tells_memory`. None where it has no idea.
+        """
+        return 0
+
+    def fused_groups(self, graph: Graph, answers: Sequence[Support]) -> Sequence[FusedGroup]:
+        """Return what `compile` will run as one piece, of nodes that were said yes to; pure.
+
+        Only for a provider that does fuse; what a group may be is told in `FusedGroup`.
+        """
+        return ()
+
     def get_capability(self, graph: Graph) -> Capability:
         """Say yes to every node that has a row; pure, and quick enough to ask often."""
-        return Capability(tuple(self._support(graph, node) for node in graph.nodes))
+        answers = tuple(self._support(graph, node) for node in graph.nodes)
+        return Capability(answers, tuple(self.fused_groups(graph, answers)))
 
     def compile(self, subgraph: Subgraph) -> CompiledPartition:
         """Make the kernels of a subgraph once and lay out its memory.
@@ -70,7 +92,7 @@ class KernelProvider(ProviderBase):
             kernel_node = describe_node(graph, node, self.options, self)
             return kernel_node, self.find_row(kernel_node)
 
-        lowered = lower(subgraph, find)
+        lowered = lower(subgraph, find, self.workspace)
         program: HostProgram | StreamProgram
         if self.uses_streams:
             program = StreamProgram(lowered, self, on_close=self.forget)
@@ -92,6 +114,16 @@ class KernelProvider(ProviderBase):
         if not isinstance(partition, HostProgram | StreamProgram):
             raise ProviderError(f"provider {self.info.name!r} can't time another one's partition")
         partition.change_kernels(lambda step: self.timed_kernel(step.kernel, step.node, record))
+
+    def get_partition_memory(self, partition: CompiledPartition) -> PartitionMemory:
+        """What a partition takes, by the lifetimes of its values and by `workspace`.
+
+        Raises:
+            ProviderError: the partition isn't one of this class.
+        """
+        if not isinstance(partition, HostProgram | StreamProgram):
+            raise ProviderError(f"provider {self.info.name!r} doesn't know another one's partition")
+        return partition.footprint.memory()
 
     def timed_kernel(
         self, kernel: Kernel, node: Node, record: Callable[[NodeTime], None]

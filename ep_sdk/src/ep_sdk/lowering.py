@@ -16,12 +16,13 @@ from ep_core.types import ValueType
 from ep_sdk.kernels import Kernel, KernelNode, KernelRow
 from ep_sdk.lookup import handles_containers
 
-__all__ = ["NOWHERE", "FindRow", "Lowered", "LoweredStep", "lower"]
+__all__ = ["NOWHERE", "FindRow", "Lowered", "LoweredStep", "Workspace", "lower"]
 
 NOWHERE = -1
 """Slot of an output that nobody asked for."""
 
 FindRow = Callable[[Node], tuple[KernelNode, KernelRow | str]]
+Workspace = Callable[[KernelNode], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class LoweredStep:
             those at the end, which a kernel need not return.
         writes_out: the kernel takes `out=`; only for steps with one output.
         aliases: an output may be, or hold, an input.
+        workspace: bytes that the kernel takes for itself, None where that isn't known.
     """
 
     node: Node
@@ -41,6 +43,7 @@ class LoweredStep:
     outputs: tuple[int, ...]
     writes_out: bool
     aliases: bool
+    workspace: int | None = 0
 
 
 @dataclass(frozen=True)
@@ -82,9 +85,27 @@ class Lowered:
         steps = tuple(replace(step, kernel=change(step)) for step in self.steps)
         return replace(self, steps=steps)
 
+    def with_steps(self, steps: Sequence[LoweredStep]) -> Lowered:
+        """The same with other steps over the same slots, which compute the outputs all the same.
 
-def lower(subgraph: Subgraph, find_row: FindRow) -> Lowered:
+        Lifetimes are worked out again. A slot that no step writes any more isn't used.
+        """
+        roots = _find_roots(len(self.names), steps)
+        last_use = _last_use(len(self.names), steps, self.outputs)
+        return replace(
+            self,
+            steps=tuple(steps),
+            last_use=tuple(last_use),
+            last_touch=tuple(_last_touch(last_use, roots)),
+            roots=tuple(roots),
+        )
+
+
+def lower(subgraph: Subgraph, find_row: FindRow, workspace: Workspace = lambda node: 0) -> Lowered:
     """Number the values, make the kernels, and work out lifetimes and sharing.
+
+    Args:
+        workspace: what the kernel of a node takes for itself.
 
     Raises:
         CompileError: a node has no kernel, or its kernel can't be made.
@@ -103,7 +124,7 @@ def lower(subgraph: Subgraph, find_row: FindRow) -> Lowered:
         writes = [slots.setdefault(n, len(slots)) if n else NOWHERE for n in node.outputs]
         while len(writes) > 1 and writes[-1] == NOWHERE:
             writes.pop()
-        steps.append(_make_step(node, find_row, reads, tuple(writes)))
+        steps.append(_make_step(node, find_row, workspace, reads, tuple(writes)))
     outputs = tuple(slots[name] for name in subgraph.outputs)
     roots = _find_roots(len(slots), steps)
     last_use = _last_use(len(slots), steps, outputs)
@@ -121,7 +142,11 @@ def lower(subgraph: Subgraph, find_row: FindRow) -> Lowered:
 
 
 def _make_step(
-    node: Node, find_row: FindRow, reads: tuple[int, ...], writes: tuple[int, ...]
+    node: Node,
+    find_row: FindRow,
+    workspace: Workspace,
+    reads: tuple[int, ...],
+    writes: tuple[int, ...],
 ) -> LoweredStep:
     kernel_node, row = find_row(node)
     if isinstance(row, str):
@@ -146,6 +171,7 @@ def _make_step(
         outputs=writes,
         writes_out=row.writes_out and len(asked) == 1 and writes[0] == asked[0],
         aliases=row.view or handles_containers(node),
+        workspace=workspace(kernel_node),
     )
 
 

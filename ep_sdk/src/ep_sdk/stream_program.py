@@ -17,6 +17,7 @@ from ep_core.contracts import Allocator, Buffer, DataTransfer, Event, Stream, Va
 from ep_core.errors import CompileError, ContractError, EpError, RunError
 from ep_core.types import DataType
 from ep_sdk.failures import node_error
+from ep_sdk.footprint import Footprint, ends_of
 from ep_sdk.kernels import Kernel
 from ep_sdk.lowering import NOWHERE, Lowered, LoweredStep
 
@@ -71,7 +72,10 @@ class StreamProgram:
         self._allocator: Allocator = allocator
         self._transfer: DataTransfer = transfer
         self._on_close = on_close
-        self._drops = _make_drops(lowered)
+        self._writable = frozenset(
+            step.outputs[0] for step in lowered.steps if step.writes_out and not step.aliases
+        )
+        self._drops = ends_of(lowered)
         self._lock = threading.Lock()
         self._pending: list[Event] = []
         self._closed = False
@@ -80,10 +84,13 @@ class StreamProgram:
     @property
     def accepts_outputs(self) -> Sequence[bool]:
         """Which outputs their kernel writes straight into the caller's memory."""
-        writable = {
-            step.outputs[0] for step in self._lowered.steps if step.writes_out and not step.aliases
-        }
-        return [slot in writable for slot in self._lowered.outputs]
+        return [slot in self._writable for slot in self._lowered.outputs]
+
+    @property
+    def footprint(self) -> Footprint:
+        """What a run takes of the device's memory."""
+        outputs = self._writable.intersection(self._lowered.outputs)
+        return Footprint(self._lowered, outputs, [step.workspace for step in self._lowered.steps])
 
     def run(
         self,
@@ -231,12 +238,3 @@ class StreamProgram:
         for buffer in buffers:
             with contextlib.suppress(EpError):
                 self._allocator.release(buffer, stream)
-
-
-def _make_drops(lowered: Lowered) -> list[list[int]]:
-    """Slots to release after each step; inputs and constants are never among what is owned."""
-    drops: list[list[int]] = [[] for _ in lowered.steps]
-    for slot, number in enumerate(lowered.last_touch):
-        if slot and slot not in lowered.given and number < len(drops):
-            drops[number].append(slot)
-    return drops

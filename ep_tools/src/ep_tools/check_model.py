@@ -17,6 +17,7 @@ from ep_core.discovery.registry import registry
 from ep_core.errors import OptionError, PlacementError
 from ep_core.loading.load import load_model
 from ep_core.partition import CORE, NodePlacement
+from ep_tools.check_prediction import Predicted, predict_against_cpu
 from ep_tools.check_timing import Measured, measure_against_cpu
 from ep_tools.console import Console, format_bytes, shorten
 from ep_tools.explain_placing import place_model
@@ -85,14 +86,18 @@ def check_model(request: CheckRequest, *, as_json: bool) -> int:
     header = _header(request.session)
     with Progress(console, f"placing {request.session.model}"):
         verdict = _judge(request)
+    predicted = None
+    if verdict.report is not None and verdict.report.partitions:
+        with Progress(console, "predicting"):
+            predicted = predict_against_cpu(request.session, verdict.report)
     measured = None
     if request.measure and verdict.report is not None:
         with Progress(console, "measuring") as progress:
             measured = measure_against_cpu(request.session, request.feeds, progress)
     if as_json:
-        console.json(_to_json(request, header, verdict, measured))
+        console.json(_to_json(request, header, verdict, predicted, measured))
     else:
-        _show(console, header, verdict, measured)
+        _show(console, header, verdict, predicted, measured)
     return 0 if verdict.runs else 1
 
 
@@ -230,6 +235,7 @@ def _to_json(
     request: CheckRequest,
     header: Mapping[str, Any],
     verdict: Verdict,
+    predicted: Predicted | None,
     measured: Measured | None,
 ) -> dict[str, Any]:
     report = verdict.report
@@ -246,12 +252,17 @@ def _to_json(
         "copies": None if report is None else len(report.copies),
         "refused_claims": [] if report is None else list(report.refused_claims),
         "notes": list(verdict.notes),
+        "predicted": None if predicted is None else predicted.to_json(),
         "measured": None if measured is None else measured.to_json(),
     }
 
 
 def _show(
-    console: Console, header: Mapping[str, Any], verdict: Verdict, measured: Measured | None
+    console: Console,
+    header: Mapping[str, Any],
+    verdict: Verdict,
+    predicted: Predicted | None,
+    measured: Measured | None,
 ) -> None:
     opsets = ", ".join(f"{domain} {version}" for domain, version in header["opsets"].items())
     console.line(
@@ -271,5 +282,7 @@ def _show(
         console.line(f"{console.style('note', 'bold')}       {note}")
     console.line()
     console.line(console.style(verdict.text, "green" if verdict.runs else "red"))
+    if predicted is not None:
+        console.line(predicted.text)
     if measured is not None:
-        console.line(measured.text)
+        console.line(f"Measured: {measured.text}")

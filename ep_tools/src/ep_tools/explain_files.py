@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from ep_core.errors import EpError, OptionError
 
-__all__ = ["check_target", "write_file"]
+__all__ = ["check_target", "write_chunks", "write_file"]
 
 
 def check_target(flag: str, path: str) -> None:
@@ -37,14 +38,23 @@ def write_file(path: Path, content: bytes) -> None:
     Raises:
         EpError: it can't be written.
     """
+    write_chunks(path, [content])
+
+
+def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:
+    """The same for what is too large to hold at once.
+
+    Raises:
+        EpError: it can't be written.
+    """
     target = Path(os.path.realpath(path))
     beside = target.with_name(f".ep-{os.getpid()}.part")
     try:
         if target.exists() and not target.is_file():
-            target.write_bytes(content)  # a device or a pipe, which nothing may take the place of
+            _write(target, chunks)  # a device or a pipe, which nothing may take the place of
             return
         try:
-            beside.write_bytes(content)
+            _write(beside, chunks)
             beside.replace(target)
         finally:
             with contextlib.suppress(OSError):
@@ -53,3 +63,9 @@ def write_file(path: Path, content: bytes) -> None:
         raise EpError(
             f"can't write '{path}'", got=str(error), fix="Give a file that can be written."
         ) from error
+
+
+def _write(path: Path, chunks: Iterable[bytes]) -> None:
+    with path.open("wb") as file:
+        for chunk in chunks:
+            file.write(chunk)

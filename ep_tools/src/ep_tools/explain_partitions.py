@@ -12,7 +12,8 @@ from ep_core.errors import EpError, NotSupportedError, OptionError
 from ep_core.graph import Subgraph, ValueInfo
 from ep_core.report import PartitionReport
 from ep_core.types import TensorType
-from ep_tools.explain_files import write_file
+from ep_tools.explain_external import MOST_INSIDE, data_path, split_model, weight_bytes
+from ep_tools.explain_files import write_chunks, write_file
 from ep_tools.explain_placing import Placed
 
 __all__ = ["SavedPartitions", "check_folder", "save_partitions"]
@@ -69,8 +70,9 @@ def save_partitions(placed: Placed, folder: Path, *, force: bool) -> SavedPartit
     """Write `000-NAME.onnx` and so on, in the order of the report.
 
     A partition's inputs and outputs keep their names and order. It holds the constants that it
-    reads, and none of the rewrites that a provider makes of its own. A partition that can't be a
-    model (a value of unknown type, 2 GiB of constants) is left out.
+    reads, and none of the rewrites that a provider makes of its own. More than 1 GiB of constants
+    are in a file beside the model, `000-NAME.onnx.data`. A partition that can't be a model (a value
+    of unknown type) is left out.
 
     Args:
         force: write over files of these names.
@@ -80,7 +82,8 @@ def save_partitions(placed: Placed, folder: Path, *, force: bool) -> SavedPartit
         EpError: the folder or a file can't be written.
     """
     paths = [folder / _file_name(i, part) for i, part in enumerate(placed.report.partitions)]
-    taken = [path for path in paths if path.exists()]
+    both = (file for path in paths for file in (path, data_path(path)))
+    taken = [path for path in both if path.exists()]
     if taken and not force:
         raise OptionError(
             f"'{taken[0]}' is there already",
@@ -101,11 +104,10 @@ def save_partitions(placed: Placed, folder: Path, *, force: bool) -> SavedPartit
         graph = placed.graphs[part.scope]
         subgraph = Subgraph.cut(graph, (places[part.scope][name] for name in part.nodes), part.name)
         try:
-            content = _model(subgraph)
+            _save(subgraph, path)
         except NotSupportedError as error:
             failures.append(f"{part.name} isn't saved: {error}")
             continue
-        write_file(path, content)
         written.append(path)
         if any(map(_lacks_rank, _boundary(subgraph))):
             unranked.append(path)
@@ -127,18 +129,37 @@ def _lacks_rank(value: ValueInfo) -> bool:
     return isinstance(value.type, TensorType) and value.type.shape is None
 
 
-def _model(subgraph: Subgraph) -> bytes:
-    """The partition as a serialized model that the checker has passed, but for ranks."""
+def _save(subgraph: Subgraph, path: Path) -> None:
+    """Write the partition as a model that the checker has passed, but for ranks."""
     boundary = _boundary(subgraph)
     untyped = [value.name for value in boundary if value.type is None]
     if untyped:
         raise NotSupportedError(
             f"the type of {untyped[0]!r} isn't known", expected="a type for every input and output"
         )
-    model = subgraph.to_model()
-    if not any(map(_lacks_rank, boundary)):
-        try:
-            onnx.checker.check_model(model)
-        except (onnx.checker.ValidationError, ValueError) as error:
-            raise NotSupportedError(f"onnx.checker refuses it: {error}") from error
-    return bytes(model.SerializeToString())
+    checked = not any(map(_lacks_rank, boundary))
+    graph = subgraph.as_graph()
+    if weight_bytes(graph) <= MOST_INSIDE:
+        model = graph.to_model()
+        if checked:
+            _check(model)
+        write_file(path, model.SerializeToString())
+        return
+    split = split_model(graph, path)
+    # The data first: a model is never there without it. The checker wants to see both.
+    write_chunks(data_path(path), split.chunks())
+    write_file(path, split.model.SerializeToString())
+    try:
+        if checked:
+            _check(str(path))
+    except NotSupportedError:
+        path.unlink()
+        data_path(path).unlink()
+        raise
+
+
+def _check(model: onnx.ModelProto | str) -> None:
+    try:
+        onnx.checker.check_model(model)
+    except (onnx.checker.ValidationError, ValueError) as error:
+        raise NotSupportedError(f"onnx.checker refuses it: {error}") from error

@@ -23,7 +23,9 @@ from ep_core.loading.load import load_model
 from ep_core.partition import CORE, Candidate
 from ep_core.passes import optimize
 from ep_core.running.plan import Copy, Plan, Run
+from ep_core.tuning.tuner import make_tuner
 from ep_core.types import HOST_MEMORY
+from ep_tools.explain_measured import MeasuredRuns
 from ep_tools.explain_what_if import StandIn, dry, stand_in
 from ep_tools.requests import SessionRequest
 from ep_tools.sessions import provider_options, session_options
@@ -67,6 +69,8 @@ class Placed:
         graphs: by scope, as they were placed: optimised, bodies closed over outer values.
         steps: by scope, in the order in which they run.
         notes: what isn't known about it, in sentences.
+        rules: what the caller asked for, as pairs of a title and a text.
+        measured: what a trace says of it, if one was joined.
     """
 
     report: PlacementReport
@@ -74,6 +78,8 @@ class Placed:
     graphs: Mapping[str, Graph]
     steps: Mapping[str, tuple[PlannedStep, ...]]
     notes: tuple[str, ...] = ()
+    rules: tuple[tuple[str, str], ...] = ()
+    measured: MeasuredRuns | None = None
 
     @property
     def host_memory(self) -> str:
@@ -86,27 +92,37 @@ class Placed:
         return inner if inner in self.graphs else None
 
 
-def place_model(request: SessionRequest, certificates: Sequence[str] = ()) -> Placed:
+def place_model(
+    request: SessionRequest, certificates: Sequence[str] = (), *, compiled: bool = True
+) -> Placed:
     """Place a model.
 
     Args:
         certificates: files that stand in for their providers. One whose provider the request
             doesn't name is preferred to all that are named. With any, nothing is compiled.
+        compiled: have the providers compile, so that claims which fail to are known.
 
     Raises:
         EpError: as a session of the request would; also a certificate that can't be read, or
             that contradicts the request.
     """
     options = session_options(request)
+    if certificates and options.tune:
+        raise OptionError("--tune needs the devices that --what-if only supposes")
     with contextlib.ExitStack() as undo:
         candidates = _open(request, options, certificates, undo)
         graph = _prepared(request.model, candidates, options)
-        if certificates:
+        if certificates or not compiled:
             candidates = [
                 candidate if isinstance(candidate.provider, StandIn) else dry(candidate)
                 for candidate in candidates
             ]
-        watcher = _Watcher(candidates, rules=options.placement_rules)
+        measuring = compiled and not certificates
+        watcher = _Watcher(
+            candidates,
+            rules=options.placement_rules,
+            tuner=make_tuner(options, candidates, None, measuring=measuring),
+        )
         undo.callback(watcher.close)
         watcher.compile(graph)
         report = watcher.report()
@@ -121,6 +137,7 @@ def place_model(request: SessionRequest, certificates: Sequence[str] = ()) -> Pl
                 if isinstance(candidate.provider, StandIn)
                 for note in candidate.provider.notes
             ),
+            rules=request.placement.in_words,
         )
 
 
@@ -134,6 +151,7 @@ class _Watcher(Compiler):
     def compile(self, graph: Graph, scope: str = "") -> Plan:
         self.graphs[scope] = graph  # before the bodies inside, so that a scope precedes its own
         plan = super().compile(graph, scope)
+        self.graphs[scope] = self.layout.graph
         self.plans[scope] = plan
         return plan
 
@@ -238,9 +256,10 @@ def _check_options(request: SessionRequest, absent: Mapping[str, Candidate]) -> 
 
 
 def _open_fallback(options: SessionOptions) -> list[Candidate]:
-    """The CPU provider, which a session appends where it is installed."""
+    """The CPU provider, which a session appends where it is installed; nobody named it."""
     try:
-        return open_candidates([_FALLBACK], None, options)
+        found = open_candidates([_FALLBACK], None, options)
+        return [replace(candidate, named=False) for candidate in found]
     except (ProviderNotFoundError, ProviderUnavailableError):
         return []
 

@@ -9,13 +9,15 @@ from fnmatch import fnmatchcase
 from ep_core import PlacementReport
 from ep_core.errors import OptionError, did_you_mean
 from ep_core.partition import CORE, NodePlacement
-from ep_tools.console import Console, format_bytes, shorten
+from ep_tools.console import Console, format_bytes, format_seconds, shorten
+from ep_tools.explain_measured import Deviation, MeasuredRuns, deviations
 
-__all__ = ["NodeFilter", "Nodes", "show_nodes", "show_placement"]
+__all__ = ["NodeFilter", "Nodes", "show_deviations", "show_nodes", "show_placement"]
 
 _SHOWN_ROWS = 12
 _SHOWN_NODES = 4
 _WIDTH = 48
+_NARROW = 34
 _LONGEST_ADVICE = 240
 
 Nodes = Mapping[str, tuple[NodePlacement, ...]]
@@ -80,20 +82,39 @@ class NodeFilter:
         return "Each fits some nodes, and none fits all; leave one out."
 
 
-def show_placement(console: Console, report: PlacementReport, *, every_node: bool) -> None:
+def show_placement(
+    console: Console,
+    report: PlacementReport,
+    *,
+    every_node: bool,
+    measured: MeasuredRuns | None = None,
+) -> None:
     """Print the summary, the partitions, the copies, and the nodes or why they are where.
 
     Args:
         every_node: a line per node and nothing left out, in place of a summary.
+        measured: what a trace says of the placement.
     """
     console.line(f"{console.style('placement', 'bold')}   {report.summary}")
-    predicted = ""
-    if report.predicted_seconds is not None:
-        predicted = f"; {report.predicted_seconds * 1e3:.3g} ms predicted"
-    console.line(f"            by {report.strategy}: {report.basis}{predicted}")
+    console.line(f"            by {report.strategy}: {report.basis}")
+    if report.predicted_seconds is not None and report.greedy_seconds is not None:
+        console.line(
+            f"{console.style('predicted', 'bold')}   {format_seconds(report.predicted_seconds)} a "
+            f"run; {format_seconds(report.greedy_seconds)} by greedy"
+        )
+    if measured is not None:
+        console.line(
+            f"{console.style('measured', 'bold')}    {format_seconds(measured.run_seconds)} a run, "
+            f"the median of {measured.runs}"
+        )
+    for memory, peak in report.peak_bytes.items():
+        if (peak.constant_bytes, peak.run_bytes) != (None, None):
+            console.line(f"{console.style('memory', 'bold')}      {memory}: {peak}")
     limit = None if every_node else _SHOWN_ROWS
     _show_partitions(console, report, limit)
     _show_copies(console, report, limit)
+    if measured is not None:
+        show_deviations(console, deviations(report, measured), limit or 0)
     if every_node:
         show_nodes(console, report.nodes)
     else:
@@ -111,9 +132,10 @@ def show_nodes(console: Console, nodes: Nodes) -> None:
     for scope, node in _each(nodes):
         after = f"{node.reason}; next: {node.runner_up}" if node.runner_up else node.reason
         if node.difference is not None:
-            after += f" ({node.difference:+.3g} s)"
+            sign = "-" if node.difference < 0 else "+"
+            after += f" ({sign}{format_seconds(abs(node.difference))})"
         refused = "".join(f"; not {name}: {why}" for name, why in node.refusals.items())
-        cost = "" if node.cost is None else f"; costs {node.cost:.3g} s"
+        cost = "" if node.seconds is None else f"; {format_seconds(node.seconds)} predicted"
         rows.append(
             (_scoped(scope, node.node), node.op_type, node.provider, f"{after}{cost}{refused}")
         )
@@ -130,6 +152,7 @@ def _show_partitions(console: Console, report: PlacementReport, limit: int | Non
             f"{part.provider} ({part.device})",
             _count(len(part.nodes), "node"),
             f"{_count(len(part.inputs), 'input')}, {_count(len(part.outputs), 'output')}",
+            _predicted(part.seconds),
         )
         for part in report.partitions
     ]
@@ -145,10 +168,35 @@ def _show_copies(console: Console, report: PlacementReport, limit: int | None) -
             _scoped(copy.scope, copy.value),
             f"{copy.source} -> {copy.target}",
             "unknown size" if copy.nbytes is None else format_bytes(copy.nbytes),
+            _predicted(copy.seconds),
         )
         for copy in report.copies
     ]
     _show_rows(console, rows, limit)
+
+
+def show_deviations(console: Console, found: Sequence[Deviation], limit: int) -> None:
+    """Print what was predicted beside what was measured, the largest differences first.
+
+    Args:
+        limit: rows to show; 0 for all.
+    """
+    if not found:
+        return
+    console.line()
+    rows = [("predicted and measured", "", "of a run", "predicted", "measured", "ratio")]
+    for item in found[: limit or None]:
+        ratio = f"{item.measured / item.predicted:.1f}" if item.predicted else ""
+        times = (format_seconds(item.predicted), format_seconds(item.measured))
+        rows.append((shorten(item.name, _NARROW), item.kind, item.where, *times, ratio))
+    for line in console.columns(rows):
+        console.line(line)
+    if limit and len(found) > limit:
+        console.line(f"and {len(found) - limit} more, nearer to what was predicted")
+
+
+def _predicted(seconds: float | None) -> str:
+    return "" if seconds is None else f"{format_seconds(seconds)} predicted"
 
 
 def _show_refusals(console: Console, report: PlacementReport) -> None:

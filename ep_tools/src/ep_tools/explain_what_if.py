@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ep_core.certificates.file import Certificate, read_certificate
 from ep_core.certificates.grants import CertificatePolicy, Grants
@@ -21,9 +22,9 @@ from ep_core.contracts import (
     Capability,
     CompiledPartition,
     DataTransfer,
-    ExecutionProvider,
     HostArray,
     NodeTime,
+    PartitionMemory,
     ProviderFeatures,
     ProviderInfo,
     Stream,
@@ -31,6 +32,7 @@ from ep_core.contracts import (
     Value,
 )
 from ep_core.errors import NotSupportedError
+from ep_core.forwarding import ForwardingProvider
 from ep_core.graph import Graph, Node, Subgraph
 from ep_core.partition import CONTROL_FLOW, Candidate
 from ep_core.types import HOST_MEMORY, DataType, DeviceInfo, MemoryInfo, MemoryKind
@@ -164,7 +166,13 @@ class StandIn:
     @property
     def device(self) -> DeviceInfo:
         made = self.certificate
-        return DeviceInfo(made.provider, DEVICE_ID, "absent", fingerprint=made.device_fingerprint)
+        return DeviceInfo(
+            made.provider,
+            DEVICE_ID,
+            "absent",
+            fingerprint=made.device_fingerprint,
+            speed=made.speed,
+        )
 
     @property
     def features(self) -> ProviderFeatures:
@@ -197,13 +205,19 @@ class StandIn:
             if self._on_host
             else "in a memory of its own, which the certificate doesn't tell"
         )
+        times = (
+            f"Times on {name} are predicted from the speed that the certificate declares"
+            if made.speed is not None
+            else f"The certificate declares no speed, so that what {name} takes in time isn't known"
+        )
         return (
             f"{name} isn't opened: {self.source} stands in for it, a certificate of "
             f"{made.distribution} {made.version}, made on {made.device_fingerprint or 'a device'} "
             f"on {made.date} at level {made.level}.",
             f"{name} is taken to run every node that a row of it grants, and to work {where}.",
-            f"What {name} would refuse, fuse, fail to compile or take in time isn't known; "
+            f"What {name} would refuse, fuse or fail to compile isn't known; "
             "nothing was compiled for any provider, and nothing was run.",
+            f"{times}.",
         )
 
     def create_stream(self) -> None:
@@ -236,45 +250,26 @@ class StandIn:
     ) -> None:
         raise NotSupportedError("a stand-in runs nothing that could be timed")
 
+    def allocate_pinned(self, shape: tuple[int, ...], dtype: DataType) -> HostArray:
+        raise NotSupportedError("a stand-in has no pinned memory")
+
+    def import_dlpack(self, tensor: Any) -> Buffer:
+        raise NotSupportedError("a stand-in has no memory of its own")
+
+    def get_partition_memory(self, partition: CompiledPartition) -> PartitionMemory:
+        raise NotSupportedError("a stand-in compiles nothing that could take memory")
+
     def close(self) -> None:
         """Nothing to release."""
 
 
-class _Dry:
+class _Dry(ForwardingProvider):
     """An open provider that is asked and not set to work."""
-
-    def __init__(self, provider: ExecutionProvider) -> None:
-        self._provider = provider
-
-    @property
-    def info(self) -> ProviderInfo:
-        return self._provider.info
-
-    @property
-    def device(self) -> DeviceInfo:
-        return self._provider.device
 
     @property
     def features(self) -> ProviderFeatures:
-        return self._provider.features
-
-    @property
-    def memory(self) -> MemoryInfo:
-        return self._provider.memory
-
-    @property
-    def allocator(self) -> Allocator | None:
-        return self._provider.allocator
-
-    @property
-    def data_transfer(self) -> DataTransfer | None:
-        return self._provider.data_transfer
-
-    def create_stream(self) -> Stream | None:
-        return self._provider.create_stream()
-
-    def get_capability(self, graph: Graph) -> Capability:
-        return self._provider.get_capability(graph)
+        """What it declares, without what concerns a partition that isn't there."""
+        return replace(self.inner.features, tells_memory=False)
 
     def compile(self, subgraph: Subgraph) -> CompiledPartition:
         return _Hollow(subgraph)
@@ -282,13 +277,10 @@ class _Dry:
     def export_partition(self, partition: CompiledPartition) -> bytes:
         raise NotSupportedError("nothing was compiled that could be exported")
 
-    def import_partition(self, subgraph: Subgraph, artifact: bytes) -> CompiledPartition:
-        return self._provider.import_partition(subgraph, artifact)
-
     def profile_partition(
         self, partition: CompiledPartition, record: Callable[[NodeTime], None]
     ) -> None:
         raise NotSupportedError("nothing was compiled that could be timed")
 
-    def close(self) -> None:
-        self._provider.close()
+    def get_partition_memory(self, partition: CompiledPartition) -> PartitionMemory:
+        raise NotSupportedError("nothing was compiled that could take memory")

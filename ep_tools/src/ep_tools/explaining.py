@@ -7,7 +7,7 @@ done before anything is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,14 @@ from ep_core.errors import OptionError
 from ep_tools.console import Console, format_bytes, json_text
 from ep_tools.explain_dot import to_dot
 from ep_tools.explain_files import check_target, write_file
+from ep_tools.explain_measured import join_trace
 from ep_tools.explain_partitions import check_folder, save_partitions
 from ep_tools.explain_placing import Placed, place_model
 from ep_tools.explain_text import NodeFilter, Nodes, show_nodes, show_placement
 from ep_tools.page import page_html
 from ep_tools.progress import Progress
 from ep_tools.requests import SessionRequest
+from ep_tools.traces import read_trace
 
 __all__ = ["ExplainWishes", "explain_model"]
 
@@ -39,6 +41,7 @@ class ExplainWishes:
         partitions: a folder for a model of each partition.
         force: write over models that are in that folder already.
         what_if: certificates that stand in for their providers.
+        profile: a trace to join, None for none.
     """
 
     every_node: bool = False
@@ -49,6 +52,7 @@ class ExplainWishes:
     partitions: str | None = None
     force: bool = False
     what_if: Sequence[str] = ()
+    profile: str | None = None
 
 
 def explain_model(request: SessionRequest, wishes: ExplainWishes) -> int:
@@ -57,12 +61,17 @@ def explain_model(request: SessionRequest, wishes: ExplainWishes) -> int:
     It is 1 where a partition can't be saved as a valid model, of which a warning tells.
 
     Raises:
-        EpError: the session can't be made, a filter fits no node, or a file can't be written.
+        EpError: the session can't be made, a filter fits no node, a file can't be written, or the
+            trace isn't one of this placement.
     """
     _check(wishes)
     console = Console()
+    trace = None if wishes.profile is None else read_trace(wishes.profile)
     with Progress(console, f"placing {request.model}"):
         placed = place_model(request, wishes.what_if)
+    if trace is not None:
+        measured = join_trace(placed.report, trace, str(wishes.profile))
+        placed = replace(placed, measured=measured)
     chosen = wishes.nodes.chosen(placed.report)
     quiet = STDOUT in (wishes.json, wishes.dot)
     if not quiet:
@@ -101,7 +110,9 @@ def _show(console: Console, placed: Placed, chosen: Nodes, wishes: ExplainWishes
         console.line(f"{console.style('placement', 'bold')}   {placed.report.summary}")
         show_nodes(console, chosen)
     else:
-        show_placement(console, placed.report, every_node=wishes.every_node)
+        show_placement(
+            console, placed.report, every_node=wishes.every_node, measured=placed.measured
+        )
     if placed.notes:
         console.line()
         console.line(console.style("what if", "bold"))
@@ -147,7 +158,14 @@ def _document(model: str, placed: Placed, nodes: NodeFilter) -> dict[str, Any]:
         scope: [_step(placed, scope, step.kind, step.index) for step in found]
         for scope, found in placed.steps.items()
     }
-    return {"model": model, **report, "steps": steps, "notes": list(placed.notes)}
+    measured = placed.measured
+    return {
+        "model": model,
+        **report,
+        "steps": steps,
+        "notes": list(placed.notes),
+        "measured": None if measured is None else measured.to_json(),
+    }
 
 
 def _step(placed: Placed, scope: str, kind: str, index: int) -> dict[str, str]:

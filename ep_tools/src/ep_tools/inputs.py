@@ -20,6 +20,8 @@ __all__ = [
     "RandomValues",
     "parse_dim",
     "parse_input",
+    "parse_memory_limit",
+    "parse_pin",
     "parse_provider_option",
     "parse_shape",
 ]
@@ -154,6 +156,18 @@ def parse_pin(text: str) -> tuple[str, str]:
     if not pattern or not provider:
         raise argparse.ArgumentTypeError(f"'{text}' isn't PATTERN=PROVIDER, such as op:Conv=cpu")
     return pattern, provider
+
+
+def parse_memory_limit(text: str) -> tuple[str, int]:
+    """Return provider and bytes of one `--memory-limit PROVIDER=SIZE`, such as `npu=512MiB`.
+
+    Raises:
+        argparse.ArgumentTypeError: it is anything else. K, M, G and T are powers of 1024.
+    """
+    found = re.fullmatch(r"([^=]+)=(\d+) ?([KMGT]?)(?:i?B)?", text, flags=re.IGNORECASE | re.ASCII)
+    if not found or len(found[2]) > 18:
+        raise argparse.ArgumentTypeError(f"'{text}' isn't PROVIDER=SIZE, such as npu=512MiB")
+    return found[1], int(found[2]) * 1024 ** " KMGT".index(found[3].upper() or " ")
 
 
 def parse_provider_option(text: str) -> tuple[str, str, str]:

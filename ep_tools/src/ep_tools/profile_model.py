@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ep_core import InferenceSession
 from ep_core.errors import EpError
 from ep_tools.console import Console, format_bytes, format_seconds, shorten
+from ep_tools.explain_files import check_target, write_file
+from ep_tools.explain_measured import MeasuredRuns, deviations, join_trace
+from ep_tools.explain_placing import place_model
+from ep_tools.explain_text import show_deviations
 from ep_tools.feeds import feeds_for, telling_of_random
+from ep_tools.page import page_html
 from ep_tools.profile_summary import ProfileSummary, Share, summarise_trace
 from ep_tools.progress import Progress
 from ep_tools.requests import FeedRequest, SessionRequest
 from ep_tools.sessions import provider_options, session_options
+from ep_tools.traces import read_trace
 
 __all__ = ["ProfileRequest", "profile_model"]
 
@@ -41,6 +47,7 @@ class ProfileRequest:
         warmup: runs before them, in the trace but not in the figures.
         out: path of the trace; None for a name of its own in the current folder.
         top: rows of each table.
+        html: where the page of the placement with the measured times goes; None for nowhere.
     """
 
     session: SessionRequest
@@ -49,15 +56,18 @@ class ProfileRequest:
     warmup: int
     out: str | None
     top: int
+    html: str | None = None
 
 
 def profile_model(request: ProfileRequest, *, as_json: bool) -> int:
     """Write a trace and print where the time goes; return the exit code.
 
     Raises:
-        EpError: the model can't be loaded or run, or the trace can't be written.
+        EpError: the model can't be loaded or run, or the trace or the page can't be written.
     """
     console = Console()
+    if request.html is not None:
+        check_target("--html", request.html)
     with Progress(console, f"loading {request.session.model}"):
         session = _profiled_session(request)
     with session:
@@ -70,6 +80,10 @@ def profile_model(request: ProfileRequest, *, as_json: bool) -> int:
         placement = session.get_placement()
         path = _kept(session.end_profiling(), request.out)
     summary = summarise_trace(path, request.warmup)
+    measured = join_trace(placement, read_trace(path), path, request.warmup)
+    apart = deviations(placement, measured)
+    if request.html is not None:
+        _write_page(console, request, measured)
     if as_json:
         console.json(
             {
@@ -77,14 +91,26 @@ def profile_model(request: ProfileRequest, *, as_json: bool) -> int:
                 "trace": path,
                 "placement": placement.summary,
                 **summary.to_json(),
+                "deviations": [item.to_json() for item in apart],
             }
         )
         return 0
     console.line(f"{console.style('placement', 'bold')}  {placement.summary}")
     _show(console, summary, request.top)
+    show_deviations(console, [item for item in apart if item.kind != "node"], request.top)
     console.line()
     console.line(f"{console.style('trace', 'bold')}      {path}, to be opened in ui.perfetto.dev")
+    if request.html is not None:
+        console.line(f"{console.style('page', 'bold')}       {request.html}, for a browser")
     return 0
+
+
+def _write_page(console: Console, request: ProfileRequest, measured: MeasuredRuns) -> None:
+    """Place the model once more, as the session did, since the page wants its graphs."""
+    with Progress(console, f"drawing {request.session.model}"):
+        placed = replace(place_model(request.session), measured=measured)
+        page = page_html(placed, Path(request.session.model).name)
+        write_file(Path(str(request.html)), f"{page}\n".encode())
 
 
 def _profiled_session(request: ProfileRequest) -> InferenceSession:

@@ -114,7 +114,7 @@ def summarise_trace(path: str, skip: int) -> ProfileSummary:
         operators=shares("node", lambda e: (e["args"]["operator"], "", e["args"]["provider"])),
         partitions=partitions,
         copies=shares("copy", _copy_key),
-        waits=shares("wait", lambda event: (event["name"], "", "")),
+        waits=shares("wait", lambda e: (e["name"].removesuffix(", queued"), "", "")),
         silent=tuple(sorted({part.provider for part in partitions} - telling)),
     )
 

@@ -21,12 +21,29 @@ class PlacementRequest:
         strategy: `auto`, `greedy` or `cost`.
         pins: pattern and provider.
         max_copies, max_partitions: None for no limit.
+        tune: measure what nodes take, and place by that.
+        cost_cache: where measured costs are remembered; None for the user's cache.
+        memory_limits: provider and bytes.
     """
 
     strategy: str = "auto"
     pins: Sequence[tuple[str, str]] = ()
     max_copies: int | None = None
     max_partitions: int | None = None
+    tune: bool = False
+    cost_cache: str | None = None
+    memory_limits: Sequence[tuple[str, int]] = ()
+
+    @property
+    def in_words(self) -> tuple[tuple[str, str], ...]:
+        """What was asked for beyond the defaults: pairs of a title and a text."""
+        found = [("strategy", self.strategy)] if self.strategy != "auto" else []
+        found += [("costs", "measured")] if self.tune else []
+        found += [("pin", f"{pattern} to {provider}") for pattern, provider in self.pins]
+        limits = (("copies", self.max_copies), ("partitions", self.max_partitions))
+        found += [(name, f"at most {n} in each graph") for name, n in limits if n is not None]
+        found += [("memory", f"{name} has {limit} bytes") for name, limit in self.memory_limits]
+        return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -41,6 +58,7 @@ class SessionRequest:
         intra_op_num_threads: threads inside one operator; 0 leaves it to the provider.
         free_dimensions: lengths to fix for named dimensions that the model leaves open.
         placement: where nodes may run.
+        certificate_policy: `enforce`, `warn` or `off`; None for the environment's.
     """
 
     model: str
@@ -50,6 +68,7 @@ class SessionRequest:
     intra_op_num_threads: int = 0
     free_dimensions: Sequence[tuple[str, int]] = ()
     placement: PlacementRequest = PlacementRequest()
+    certificate_policy: str | None = None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ep_core import GraphOptimizationLevel, InferenceSession, SessionOptions
+from ep_core import CertificatePolicy, GraphOptimizationLevel, InferenceSession, SessionOptions
 from ep_core.errors import EpError, NotSupportedError, OptionError, did_you_mean
 from ep_core.signature import NodeArg
 from ep_tools.requests import SessionRequest
@@ -71,12 +71,17 @@ def session_options(request: SessionRequest) -> SessionOptions:
     options = SessionOptions()
     options.graph_optimization_level = GraphOptimizationLevel(request.level)
     options.intra_op_num_threads = request.intra_op_num_threads
+    if request.certificate_policy is not None:
+        options.certificate_policy = CertificatePolicy(request.certificate_policy)
     for name, length in by_name("--dim", request.free_dimensions).items():
         options.add_free_dimension_override_by_name(name, length)
     options.placement_strategy = request.placement.strategy
     options.pin = by_name("--pin", request.placement.pins)
     options.max_copies = request.placement.max_copies
     options.max_partitions = request.placement.max_partitions
+    options.memory_limits = by_name("--memory-limit", request.placement.memory_limits)
+    options.tune = request.placement.tune
+    options.cost_cache = request.placement.cost_cache
     # The placement, which the session would log a warning of, is part of what we print.
     options.log_severity_level = _ERRORS_ONLY
     return options

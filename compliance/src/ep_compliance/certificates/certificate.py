@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import tempfile
@@ -37,6 +38,7 @@ def certificate_of(
         raise CertificateError(
             f"no certificate for {results.target.provider!r}: no operator passed all its cases"
         )
+    speed = results.device.speed
     return {
         "format": 1,
         "provider": results.target.provider,
@@ -55,6 +57,7 @@ def certificate_of(
         "waivers": [waiver.record for waiver in sorted(results.waivers, key=lambda w: w.id)],
         "overrides": [item.record for item in sorted(results.overrides, key=lambda o: o.case_id)],
         "rows": [row.record for row in rows],
+        **({} if speed is None else {"speed": dataclasses.asdict(speed)}),
     }
 
 

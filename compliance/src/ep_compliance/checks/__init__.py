@@ -68,17 +68,19 @@ def all_checks() -> Mapping[str, Check]:
         artifact_sessions,
         artifacts,
         claims,
+        exchange,
         faults,
         memory,
         operators,
         options,
         order,
+        overlap,
         placement,
         sessions,
         soak,
         transfers,
     )
 
-    assert all((artifact_sessions, artifacts, operators))
+    assert all((artifact_sessions, artifacts, exchange, operators, overlap))
     assert all((claims, faults, memory, options, order, placement, sessions, soak, transfers))
     return dict(sorted(_CHECKS.items()))

@@ -127,6 +127,33 @@ def _bodies() -> Iterator[Graph]:
         yield _graph([_node(op_type, ["x"], ["y"])], {"x": _FLOATS, "y": _FLOATS})
 
 
+def _tempting() -> Iterator[Graph]:
+    """Graphs that invite to fuse, with something in the way: a node, an output, another chain."""
+    square = TensorType(DataType.FLOAT, (4, 4))
+    chain = [
+        _node("MatMul", ["x", "x"], ["m"]),
+        _node("Add", ["m", "x"], ["a"]),
+        _node("Relu", ["a"], ["r"]),
+        _node("Sigmoid", ["r"], ["s"]),
+        _node("Mul", ["r", "s"], ["y"]),
+    ]
+    around = [
+        _node("Relu", ["x"], ["a"]),
+        _node("Thing", ["a"], ["b"], domain="com.example.nobody", since_version=1),
+        _node("Add", ["a", "b"], ["c"]),
+        _node("Tanh", ["c"], ["y"]),
+    ]
+    apart = [
+        _node("Relu", ["x"], ["a"]),
+        _node("Abs", ["z"], ["b"]),
+        _node("Sqrt", ["a"], ["c"]),
+        _node("Relu", ["b"], ["y"]),
+    ]
+    for nodes in (chain, around, apart):
+        names = {name for node in nodes for name in (*node.inputs, *node.outputs)}
+        yield _graph(nodes, dict.fromkeys(sorted(names), square))
+
+
 def _check_quiet(bench: Bench, graphs: Iterator[Graph], *, none_claimed: bool = False) -> None:
     with bench.open() as provider:
         for graph in graphs:
@@ -172,6 +199,12 @@ def bodies(bench: Bench) -> None:
             for node, support in zip(graph.nodes, ask(provider, graph).nodes, strict=True):
                 if node.bodies and support.supported:
                     raise Broken(f"claims {node.op_type} though `control_flow` isn't declared")
+
+
+@check("claims/groups")
+def groups(bench: Bench) -> None:
+    """Fused groups are of claimed nodes, connected, convex, and share none; asked twice, equal."""
+    _check_quiet(bench, _tempting())
 
 
 # ---------------------------------------------------------------- pure

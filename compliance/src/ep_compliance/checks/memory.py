@@ -14,6 +14,7 @@ import numpy as np
 
 from ep_compliance.checks import check
 from ep_compliance.driving.bench import Bench
+from ep_compliance.driving.capsules import Exported
 from ep_compliance.driving.findings import Broken, NotClaimed, text_of
 from ep_compliance.driving.lanes import DeviceLane, open_lane
 from ep_compliance.driving.values import same_bits
@@ -21,7 +22,7 @@ from ep_core.contracts import Buffer
 from ep_core.errors import AllocationError, EpError
 from ep_core.types import HOST_MEMORY, DataType, DeviceInfo
 
-_SHAPES: tuple[tuple[int, ...], ...] = (
+SHAPES: tuple[tuple[int, ...], ...] = (
     (),
     (0,),
     (1,),
@@ -40,7 +41,8 @@ Array = np.ndarray[Any, Any]
 
 
 @contextlib.contextmanager
-def _lane(bench: Bench, device: DeviceInfo | None = None) -> Iterator[DeviceLane]:
+def lane_on(bench: Bench, device: DeviceInfo | None = None) -> Iterator[DeviceLane]:
+    """Open a device with memory of its own; NotClaimed where it has none."""
     with bench.open(device) as provider:
         if provider.memory == HOST_MEMORY:
             raise NotClaimed("works in host memory")
@@ -49,7 +51,8 @@ def _lane(bench: Bench, device: DeviceInfo | None = None) -> Iterator[DeviceLane
             yield lane
 
 
-def _pattern(shape: tuple[int, ...], dtype: DataType, seed: int) -> Array:
+def filled(shape: tuple[int, ...], dtype: DataType, seed: int) -> Array:
+    """Values that every element type can hold, zeros and ones."""
     count = math.prod(shape)
     bits = np.random.default_rng(seed).integers(0, 2, count)
     if dtype is DataType.STRING:
@@ -57,7 +60,7 @@ def _pattern(shape: tuple[int, ...], dtype: DataType, seed: int) -> Array:
     return bits.reshape(shape).astype(dtype.numpy)
 
 
-def _holds(lane: DeviceLane, dtype: DataType) -> bool:
+def holds(lane: DeviceLane, dtype: DataType) -> bool:
     """True if the memory can hold an element type; a no must be an error of the project."""
     try:
         buffer = lane.allocator.allocate((1,), dtype, lane.stream)
@@ -73,12 +76,12 @@ def _holds(lane: DeviceLane, dtype: DataType) -> bool:
 @check("memory/round-trip")
 def round_trip(bench: Bench) -> None:
     """Every element type that can be held comes back bit by bit, whatever its shape."""
-    with _lane(bench) as lane:
-        held = [dtype for dtype in DataType if _holds(lane, dtype)]
+    with lane_on(bench) as lane:
+        held = [dtype for dtype in DataType if holds(lane, dtype)]
         if not held:
             raise Broken("the memory holds no element type at all")
         for dtype in held:
-            arrays = [_pattern(shape, dtype, seed) for seed, shape in enumerate(_SHAPES)]
+            arrays = [filled(shape, dtype, seed) for seed, shape in enumerate(SHAPES)]
             buffers = lane.feed(arrays)
             for array, buffer in zip(arrays, buffers, strict=True):
                 _check_buffer(lane, buffer, array, dtype)
@@ -102,9 +105,9 @@ def _check_buffer(lane: DeviceLane, buffer: Buffer, array: Array, dtype: DataTyp
 @check("memory/odd-addresses")
 def odd_addresses(bench: Bench) -> None:
     """Copies from and to host memory at any multiple of the element's size are right."""
-    with _lane(bench) as lane:
+    with lane_on(bench) as lane:
         for dtype in (DataType.UINT8, DataType.FLOAT, DataType.INT64):
-            if not _holds(lane, dtype):
+            if not holds(lane, dtype):
                 continue
             size = dtype.numpy.itemsize
             for shift in range(1, 9):
@@ -121,15 +124,15 @@ def odd_addresses(bench: Bench) -> None:
 @check("memory/apart")
 def apart(bench: Bench) -> None:
     """Buffers that are in use at the same time don't overlap, also after others were released."""
-    with _lane(bench) as lane:
-        dtype = _some_type(lane)
+    with lane_on(bench) as lane:
+        dtype = some_type(lane)
         live: dict[int, tuple[Array, Buffer]] = {}
         generator = np.random.default_rng(7)
         for number in range(120):
             if live and generator.random() < 0.4:
                 _, buffer = live.pop(int(generator.choice(sorted(live))))
                 lane.release([buffer])
-            array = _numbered(number, int(generator.integers(0, 700)), dtype)
+            array = numbered(number, int(generator.integers(0, 700)), dtype)
             live[number] = array, lane.feed([array])[0]
         for array, buffer in live.values():
             if not same_bits(array, lane.fetch([buffer])[0]):
@@ -137,22 +140,24 @@ def apart(bench: Bench) -> None:
             lane.release([buffer])
 
 
-def _some_type(lane: DeviceLane) -> DataType:
+def some_type(lane: DeviceLane) -> DataType:
+    """An element type that the memory can hold."""
     for dtype in (DataType.FLOAT, DataType.UINT8, DataType.INT32, DataType.FLOAT16):
-        if _holds(lane, dtype):
+        if holds(lane, dtype):
             return dtype
     raise Broken("the memory holds none of float, uint8, int32, float16")
 
 
-def _numbered(number: int, size: int, dtype: DataType) -> Array:
+def numbered(number: int, size: int, dtype: DataType) -> Array:
+    """So many elements, all with one number."""
     return np.full(size, number % 251).astype(dtype.numpy)
 
 
 @check("memory/books")
 def books(bench: Bench) -> None:
     """The allocator's counters follow every allocation and release, to the byte."""
-    with _lane(bench) as lane:
-        dtype = _some_type(lane)
+    with lane_on(bench) as lane:
+        dtype = some_type(lane)
         lane.wait()
         start = lane.stats()
         buffers = [lane.allocator.allocate((n,), dtype, lane.stream) for n in (0, 1, 1000)]
@@ -177,8 +182,8 @@ def books(bench: Bench) -> None:
 @check("memory/exhausted")
 def exhausted(bench: Bench) -> None:
     """Asking for more than there can be raises AllocationError, and the next allocation works."""
-    with _lane(bench) as lane:
-        dtype = _some_type(lane)
+    with lane_on(bench) as lane:
+        dtype = some_type(lane)
         try:
             lane.allocator.allocate((2**50,), dtype, lane.stream)
         except AllocationError:
@@ -188,7 +193,7 @@ def exhausted(bench: Bench) -> None:
             raise Broken(text) from error
         else:
             raise Broken("gives out 2**50 elements of memory that can't exist")
-        array = _numbered(3, 64, dtype)
+        array = numbered(3, 64, dtype)
         buffers = lane.feed([array])
         if not same_bits(array, lane.fetch(buffers)[0]):
             raise Broken("after a failed allocation the next one is corrupted")
@@ -198,11 +203,11 @@ def exhausted(bench: Bench) -> None:
 @check("memory/device-to-device")
 def device_to_device(bench: Bench) -> None:
     """Direct copies that `can_copy` promises are right: within the memory, and to other devices."""
-    with _lane(bench) as lane:
+    with lane_on(bench) as lane:
         devices = [other for other in bench.factory.devices() if other.id != bench.device.id]
         tried = int(_copy_across(lane, lane))
         for device in devices:
-            with _lane(bench, device) as other:
+            with lane_on(bench, device) as other:
                 tried += _copy_across(lane, other) + _copy_across(other, lane)
         if not tried:
             raise NotClaimed("promises no direct copies between buffers")
@@ -213,9 +218,9 @@ def _copy_across(source: DeviceLane, target: DeviceLane) -> bool:
     memories = (source.provider.memory, target.provider.memory)
     if not source.transfer.can_copy(*memories):
         return False
-    dtype = _some_type(source)
+    dtype = some_type(source)
     for size in (0, 1, 777):
-        array = _numbered(size + 5, size, dtype)
+        array = numbered(size + 5, size, dtype)
         (origin,) = source.feed([array])
         (copied,) = target.feed([np.zeros_like(array)])
         source.transfer.copy(origin, copied, source.stream)
@@ -231,7 +236,7 @@ def _copy_across(source: DeviceLane, target: DeviceLane) -> bool:
 @check("memory/routes")
 def routes(bench: Bench) -> None:
     """`can_copy` says yes for the ways to and from the host, twice alike."""
-    with _lane(bench) as lane:
+    with lane_on(bench) as lane:
         own = lane.provider.memory
         for way in ((HOST_MEMORY, own), (own, HOST_MEMORY)):
             if not (lane.transfer.can_copy(*way) and lane.transfer.can_copy(*way)):
@@ -241,9 +246,9 @@ def routes(bench: Bench) -> None:
 @check("memory/dlpack")
 def dlpack(bench: Bench) -> None:
     """A buffer is exported without a copy, and its memory outlives the release; or BufferError."""
-    with _lane(bench) as lane:
-        dtype = _some_type(lane)
-        array = _numbered(9, 100, dtype)
+    with lane_on(bench) as lane:
+        dtype = some_type(lane)
+        array = numbered(9, 100, dtype)
         (buffer,) = lane.feed([array])
         exported = _export(buffer)
         lane.release([buffer])
@@ -259,7 +264,8 @@ def _export(buffer: Buffer) -> Array | None:
     if not isinstance(kind, tuple) or len(kind) != 2:
         raise Broken(f"__dlpack_device__ gives {kind!r}, expected a kind and a number")
     try:
-        capsule = buffer.__dlpack__()
+        for version in (None, (1, 0), (99, 0)):
+            capsule = buffer.__dlpack__(max_version=version)
     except BufferError:
         return None
     except Exception as error:
@@ -267,24 +273,12 @@ def _export(buffer: Buffer) -> Array | None:
     if kind[0] != _KDL_CPU:
         return None
     del capsule
-    return np.from_dlpack(_Exporter(buffer))
-
-
-class _Exporter:
-    """Numpy passes arguments that the contract doesn't have."""
-
-    def __init__(self, buffer: Buffer) -> None:
-        self._buffer = buffer
-
-    def __dlpack__(self, **_: Any) -> Any:
-        return self._buffer.__dlpack__()
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self._buffer.__dlpack_device__()
+    tensor: Any = Exported(buffer)
+    return np.from_dlpack(tensor)
 
 
 def _scribble(lane: DeviceLane, dtype: DataType) -> None:
     """Allocate and fill what was just freed."""
-    buffers = lane.feed([_numbered(200, 100, dtype) for _ in range(8)])
+    buffers = lane.feed([numbered(200, 100, dtype) for _ in range(8)])
     lane.release(buffers)
     lane.wait()

@@ -129,3 +129,5 @@ def _check_features(features: ProviderFeatures) -> None:
     for name, value in declared.items():
         if not isinstance(value, bool):
             raise Broken(f"feature {name!r} is no bool")
+    if features.overlaps_copies and not features.asynchronous:
+        raise Broken("`overlaps_copies` needs `asynchronous`")

@@ -36,8 +36,6 @@ _NOWHERE = (
 )
 """Memories that nobody has, so nobody can promise a way to them."""
 
-_PINNED = MemoryInfo("cpu", MemoryKind.HOST_PINNED)
-
 Array = np.ndarray[Any, Any]
 
 
@@ -164,7 +162,7 @@ def foreign_routes(bench: Bench) -> None:
     with _device(bench) as provider:
         assert provider.data_transfer is not None
         own = provider.memory
-        for other in (*_NOWHERE, _PINNED):
+        for other in _NOWHERE:
             for way in ((own, other), (other, own), (other, other), (other, HOST_MEMORY)):
                 try:
                     answers = [provider.data_transfer.can_copy(*way) for _ in range(2)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -56,6 +57,7 @@ def show(path: Path, pattern: str, *, as_json: bool) -> int:
 
 
 def _facts(certificate: Certificate, path: Path) -> dict[str, Any]:
+    speed = certificate.speed
     return {
         "provider": certificate.provider,
         "package": f"{certificate.distribution} {certificate.version}",
@@ -72,6 +74,7 @@ def _facts(certificate: Certificate, path: Path) -> dict[str, Any]:
         "contents": certificate.content_hash,
         "cases": certificate.cases_hash,
         "results": certificate.results_hash,
+        "speed": "not declared" if speed is None else dataclasses.asdict(speed),
         "signature": "beside it, not looked at" if signature_path(path).exists() else "none",
     }
 

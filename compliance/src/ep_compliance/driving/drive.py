@@ -8,7 +8,6 @@ for others to say.
 from __future__ import annotations
 
 import contextlib
-import math
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 
 from ep_compliance.cases.case import Case
 from ep_compliance.driving.findings import Broken, NotClaimed, text_of
+from ep_compliance.driving.fused import group_fault, is_duration
 from ep_compliance.driving.lanes import DeviceLane, HostLane, open_lane
 from ep_compliance.driving.runs import Ran, Values, runs_of
 from ep_core.contracts import (
@@ -139,7 +139,7 @@ def ask(provider: ExecutionProvider, graph: Graph) -> Capability:
 
     Raises:
         Broken: it raises, or the answer isn't one `Support` per node, a no with a reason, a cost
-            in seconds.
+            in seconds, groups as `FusedGroup` has them.
     """
     try:
         capability = provider.get_capability(graph)
@@ -152,15 +152,12 @@ def ask(provider: ExecutionProvider, graph: Graph) -> Capability:
             raise Broken(f"get_capability answers {type(support).__name__} for a node")
         if not support.supported and not support.reason:
             raise Broken(f"get_capability says no to {node.key} without a reason")
-        if support.cost is not None and not _is_duration(support.cost):
+        if support.cost is not None and not is_duration(support.cost):
             raise Broken(f"get_capability's cost of {node.key} is {support.cost!r}, no seconds")
+    fault = group_fault(graph, capability)
+    if fault is not None:
+        raise Broken(f"get_capability fuses what it can't: {fault}")
     return capability
-
-
-def _is_duration(cost: object) -> bool:
-    if not isinstance(cost, int | float) or isinstance(cost, bool):
-        return False
-    return math.isfinite(cost) and cost >= 0
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import sys
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from ep_core.errors import NotSupportedError
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-__all__ = ["provider_binding"]
+__all__ = ["provider_binding", "text_of"]
 
 _BUILDS: dict[tuple[str, str], str] = {}
 """Content hashes of distributions, by name and place. What is loaded stays as it is while the
@@ -53,7 +54,7 @@ def provider_binding(
         f"device {device.id}",
         device.fingerprint,
         *(
-            f"{name}={_text_of(name, options[name])}"
+            f"{name}={text_of(name, options[name])}"
             for name, spec in sorted(info.options.items())
             if spec.artifacts
         ),
@@ -69,18 +70,25 @@ def _build_of(distribution: Distribution) -> str:
     return _BUILDS[key]
 
 
-def _text_of(name: str, value: Any) -> str:
-    """A text that is the same in every process; `repr` isn't, for sets and most objects."""
+def text_of(name: str, value: Any) -> str:
+    """A text that is the same in every process; `repr` isn't, for sets and most objects.
+
+    Raises:
+        NotSupportedError: the value of option `name` has no such text.
+    """
     if isinstance(value, enum.Enum):
         return f"{type(value).__name__}.{value.name}"
     if value is None or isinstance(value, bool | int | float | str | bytes | PurePath):
         return repr(value)
     if isinstance(value, Mapping):
-        pairs = [(_text_of(name, key), _text_of(name, item)) for key, item in value.items()]
+        pairs = [(text_of(name, key), text_of(name, item)) for key, item in value.items()]
         return repr(sorted(pairs))
     if isinstance(value, list | tuple):
-        return repr([_text_of(name, item) for item in value])
+        return repr([text_of(name, item) for item in value])
     if isinstance(value, set | frozenset):
-        return repr(sorted(_text_of(name, item) for item in value))
+        return repr(sorted(text_of(name, item) for item in value))
     kind = type(value).__name__
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = [getattr(value, field.name) for field in dataclasses.fields(value)]
+        return f"{kind}{text_of(name, fields)}"
     raise NotSupportedError(f"option {name!r} has a value of type {kind}, which has no fixed text")

@@ -11,18 +11,31 @@ import contextlib
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from ep_core.binding.dlpack import DLPackError, Watched
 from ep_core.binding.holds import DeviceTensor, bury, retire
 from ep_core.contracts import Buffer, ExecutionProvider, HostArray
 from ep_core.discovery.registry import registry
-from ep_core.errors import AllocationError, DeviceLostError, OptionError
-from ep_core.memory import contiguous, direct_hop
+from ep_core.errors import AllocationError, DeviceLostError, NotSupportedError, OptionError
+from ep_core.memory import contiguous, direct_hop, pinned_array
 from ep_core.running.plan import reraise
 from ep_core.types import HOST_MEMORY, DataType, MemoryInfo
 
-__all__ = ["HOST", "Place", "copy_between", "find_place", "new_array", "new_tensor", "to_host"]
+__all__ = [
+    "HOST",
+    "Place",
+    "adopt",
+    "copy_between",
+    "find_importer",
+    "find_place",
+    "new_array",
+    "new_tensor",
+    "pinned_for",
+    "to_host",
+]
 
 _ORT_SUFFIX = "executionprovider"
 _lock = threading.RLock()
@@ -34,7 +47,8 @@ class Place:
     """Where a value can lie.
 
     Attributes:
-        provider: whose allocator and data transfer serve the memory; None for the host.
+        provider: whose allocator and data transfer serve the memory; None for the host. With the
+            host's memory it is whose page-locked memory that shall be.
     """
 
     memory: MemoryInfo
@@ -99,8 +113,78 @@ def new_tensor(place: Place, shape: tuple[int, ...], dtype: DataType) -> DeviceT
     return DeviceTensor(buffer, provider)
 
 
-def new_array(shape: tuple[int, ...], dtype: DataType) -> HostArray:
-    """Allocate a host array; its contents are undefined, except that strings are empty."""
+def find_importer(device: tuple[int, int]) -> ExecutionProvider:
+    """Return an open provider that takes tensors of other libraries on one of DLPack's devices.
+
+    Where several do, that is the first in the order of automatic providers.
+
+    Raises:
+        DLPackError: there is none.
+    """
+    for name in registry().available():
+        for info in registry().status(name).devices:
+            if info.dlpack_device == device:
+                provider = _open(name, info.id)
+                if provider.features.imports_dlpack:
+                    return provider
+    raise DLPackError(
+        f"no provider here takes tensors on DLPack device {device}",
+        expected="a provider with DeviceInfo.dlpack_device and the feature imports_dlpack",
+        fix="Install the provider of that device, or copy the tensor to the host.",
+    )
+
+
+def adopt(tensor: Any, provider: ExecutionProvider) -> DeviceTensor:
+    """Take another library's tensor, which lies in a provider's memory, without a copy.
+
+    Raises:
+        DLPackError: the provider says that it doesn't fit.
+        ProviderError: what else it raises.
+    """
+    bury()
+    watched = Watched(tensor)
+    try:
+        buffer = provider.import_dlpack(watched)
+    except BufferError as error:
+        raise DLPackError(
+            f"a tensor of {type(tensor).__module__} can't be taken into {provider.memory}: {error}"
+        ) from error
+    except Exception as error:  # noqa: BLE001 - raised again, as an error of the project
+        reraise(error, f"taking a tensor of {type(tensor).__module__} into {provider.memory}")
+    return DeviceTensor(buffer, provider, is_read_only=watched.is_read_only)
+
+
+def pinned_for(place: Place) -> Place:
+    """Return the host memory that a device copies from and to without keeping the host waiting.
+
+    Raises:
+        NotSupportedError: the device has none.
+    """
+    if place.provider is None or not place.provider.features.pinned_host:
+        raise NotSupportedError(
+            f"there is no pinned host memory for {place.memory}",
+            expected="a device whose provider declares pinned_host",
+            fix="Leave `pinned` out; plain host memory does everywhere.",
+        )
+    return Place(HOST_MEMORY, place.provider)
+
+
+def new_array(
+    shape: tuple[int, ...], dtype: DataType, pinner: ExecutionProvider | None = None
+) -> HostArray:
+    """Allocate a host array; its contents are undefined, except that strings are empty.
+
+    Args:
+        pinner: whose page-locked memory it shall lie in.
+
+    Raises:
+        AllocationError, NotSupportedError: there isn't so much; strings can't be pinned.
+    """
+    if pinner is not None:
+        try:
+            return pinned_array(pinner, shape, dtype)
+        except Exception as error:  # noqa: BLE001 - raised again, as an error of the project
+            reraise(error, f"allocating pinned {dtype.text}{list(shape)}")
     try:
         if dtype is DataType.STRING:
             return np.full(shape, "", object)

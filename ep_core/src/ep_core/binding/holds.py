@@ -73,17 +73,21 @@ class DeviceTensor:
     Attributes:
         buffer: ready: no work that writes it is under way.
         provider: the one whose allocator made it; held until the buffer is released.
+        is_read_only: another library's memory that must not be written.
     """
 
-    __slots__ = ("__weakref__", "buffer", "provider")
+    __slots__ = ("__weakref__", "buffer", "is_read_only", "provider")
 
-    def __init__(self, buffer: Buffer, provider: ExecutionProvider) -> None:
+    def __init__(
+        self, buffer: Buffer, provider: ExecutionProvider, *, is_read_only: bool = False
+    ) -> None:
         allocator = provider.allocator
         assert allocator is not None
         if _note_collection not in gc.callbacks:
             gc.callbacks.append(_note_collection)
         self.buffer = buffer
         self.provider = provider
+        self.is_read_only = is_read_only
         hold(provider)
         weakref.finalize(self, _lose, buffer, allocator, provider)
 

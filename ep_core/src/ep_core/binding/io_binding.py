@@ -9,13 +9,14 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from ep_core.binding.devices import HOST, find_place, to_host
+from ep_core.binding.devices import HOST, Place, adopt, find_place, to_host
+from ep_core.binding.dlpack import RawTensor
 from ep_core.binding.holds import DeviceTensor
 from ep_core.binding.planner import Target, Wish
 from ep_core.binding.plans import BoundPlans, Filled
 from ep_core.binding.pointers import array_at, element_type_of, shape_of
 from ep_core.binding.value import OrtValue
-from ep_core.contracts import ExecutionProvider, HostArray, Value
+from ep_core.contracts import Buffer, ExecutionProvider, HostArray, Value
 from ep_core.errors import FeedError, NotSupportedError, OptionError, RunError, did_you_mean
 from ep_core.graph import Graph
 from ep_core.report import CopyReport
@@ -104,22 +105,26 @@ class IOBinding:
         shape: Sequence[int],
         buffer_ptr: int,
     ) -> None:
-        """Bind an input to raw host memory, which must stay valid until it is bound anew.
+        """Bind an input to raw memory, which must stay valid until it is bound anew.
+
+        Nobody can check an address. What writes the memory must have ended before each run.
 
         Args:
-            device_type: `"cpu"`; tensors on devices are bound as `OrtValue`.
+            device_type: `"cpu"`, or the name of a provider, one of the session's or not.
+            device_id: the device as `ep providers` lists it.
             element_type: a numpy dtype, or the number of an ONNX element type.
             buffer_ptr: the address of the C-contiguous elements.
 
         Raises:
             FeedError: unknown name, wrong type or shape.
-            OptionError: an address that can't be one.
-            NotSupportedError: memory of a device.
+            OptionError, ProviderNotFoundError, ProviderUnavailableError: no such device, or an
+                address that can't be one.
+            NotSupportedError: memory of a device whose provider takes none from others.
         """
         self._input_kind(name)
-        self.bind_cpu_input(
-            name, self._raw(name, device_type, device_id, element_type, shape, buffer_ptr)
-        )
+        place = find_place(device_type, device_id, self._ports.providers)
+        content = _raw(name, place, element_type, shape, buffer_ptr)
+        self._bind_content(name, content)
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
         """Bind an input to a value, wherever it lies; runs copy it only if they have to.
@@ -127,13 +132,8 @@ class IOBinding:
         Raises:
             FeedError: unknown name, no OrtValue, wrong type or shape.
         """
-        kind = self._input_kind(name)
-        content = _content_of(ortvalue)
-        if not isinstance(content, DeviceTensor):
-            self.bind_cpu_input(name, content)
-            return
-        _check_tensor(f"input {name!r}", kind, content.buffer.dtype, content.buffer.shape)
-        self._bind(name, _Bound(content.buffer.memory, content, content.provider))
+        self._input_kind(name)
+        self._bind_content(name, _content_of(ortvalue))
 
     def clear_binding_inputs(self) -> None:
         """Forget all inputs."""
@@ -156,22 +156,22 @@ class IOBinding:
         Args:
             device_type: `"cpu"`, or the name of a provider, one of the session's or not.
             device_id: the device as `ep providers` lists it.
-            element_type, shape, buffer_ptr: raw host memory to write into, as in `bind_input`.
+            element_type, shape, buffer_ptr: raw memory to write into, as in `bind_input`.
 
         Raises:
             FeedError: unknown name, wrong type or shape; an output that isn't a tensor can't
                 leave the host.
-            OptionError, ProviderNotFoundError, ProviderUnavailableError: no such device.
-            NotSupportedError: an address on a device.
+            OptionError, ProviderNotFoundError, ProviderUnavailableError: no such device, or an
+                address that can't be one.
+            NotSupportedError: an address on a device whose provider takes none from others.
         """
         kind = self._output_kind(name)
+        place = find_place(device_type, device_id, self._ports.providers)
         if buffer_ptr is not None:
             if element_type is None or shape is None:
                 raise OptionError(f"output {name!r}: buffer_ptr needs element_type and shape")
-            array = self._raw(name, device_type, device_id, element_type, shape, buffer_ptr)
-            self._bind_memory(name, kind, array)
+            self._bind_memory(name, kind, _raw(name, place, element_type, shape, buffer_ptr))
             return
-        place = find_place(device_type, device_id, self._ports.providers)
         if place is not HOST and (
             not isinstance(kind, TensorType) or kind.dtype is DataType.STRING
         ):
@@ -318,6 +318,8 @@ class IOBinding:
         if isinstance(content, DeviceTensor):
             buffer = content.buffer
             _check_tensor(what, kind, buffer.dtype, buffer.shape)
+            if content.is_read_only:
+                raise FeedError(what, expected="writeable", got="memory that is read-only")
             self._aim(name, _Bound(buffer.memory, content, content.provider))
             return
         if not _is_array(content):
@@ -327,6 +329,14 @@ class IOBinding:
             raise FeedError(what, expected="writeable and C-contiguous", got=str(content.flags))
         self._aim(name, _Bound(HOST_MEMORY, content.view()))
 
+    def _bind_content(self, name: str, content: Value | DeviceTensor) -> None:
+        if not isinstance(content, DeviceTensor):
+            self.bind_cpu_input(name, content)
+            return
+        kind = self._input_kind(name)
+        _check_tensor(f"input {name!r}", kind, content.buffer.dtype, content.buffer.shape)
+        self._bind(name, _Bound(content.buffer.memory, content, content.provider))
+
     def _bind(self, name: str, bound: _Bound) -> None:
         self._inputs[name] = bound
         self._filled = None
@@ -335,23 +345,6 @@ class IOBinding:
         self._outputs[name] = bound
         self._filled = None
         self._results = None
-
-    def _raw(
-        self,
-        name: str,
-        device_type: str,
-        device_id: int | str,
-        element_type: Any,
-        shape: Any,
-        address: Any,
-    ) -> HostArray:
-        place = find_place(device_type, device_id, self._ports.providers)
-        if place is not HOST:
-            raise NotSupportedError(
-                f"{name!r}: an address in {place.memory} can't be bound, as nobody could check it",
-                fix="Bind an OrtValue with bind_ortvalue_input or bind_ortvalue_output.",
-            )
-        return array_at(address, shape_of(shape), element_type_of(element_type), repr(name))
 
     def _input_kind(self, name: Any) -> ValueType | None:
         return _kind_of("input", name, {info.name: info.type for info in self._ports.graph.inputs})
@@ -373,6 +366,24 @@ def _content_of(value: Any) -> Any:
     return value._content
 
 
+def _raw(
+    name: str, place: Place, element_type: Any, shape: Any, address: Any
+) -> HostArray | DeviceTensor:
+    """Memory of the caller's, known by its address."""
+    array = array_at(address, shape_of(shape), element_type_of(element_type), repr(name))
+    provider = place.provider
+    if provider is None:
+        return array
+    device = provider.device.dlpack_device
+    if device is None or not provider.features.imports_dlpack:
+        raise NotSupportedError(
+            f"{name!r}: an address in {place.memory} can't be bound",
+            expected=f"provider {provider.info.name!r} to take memory of others (imports_dlpack)",
+            fix="Bind an OrtValue with bind_ortvalue_input or bind_ortvalue_output.",
+        )
+    return adopt(RawTensor(array, device), provider)
+
+
 def _is_array(value: Value) -> TypeGuard[HostArray]:
     return isinstance(value, np.ndarray)
 
@@ -391,7 +402,13 @@ def _check_tensor(
 def _overlap(memory: Value, other: Value) -> bool:
     if _is_array(memory):
         return any(np.may_share_memory(memory, array) for array in _arrays(other))
-    return memory is other
+    if _is_array(other) or not isinstance(other, Buffer) or memory.memory != other.memory:
+        return False
+    try:
+        begin, end = memory.data_ptr(), other.data_ptr()
+    except BufferError:
+        return memory is other
+    return bool(begin < end + other.nbytes and end < begin + memory.nbytes)
 
 
 def _arrays(value: Value) -> Iterator[HostArray]:

@@ -18,8 +18,10 @@ from ep_core.errors import FeedError
 from ep_core.graph import Graph, Subgraph
 from ep_core.memory import Hop, contiguous, copy_value, direct_hop
 from ep_core.partition import Candidate
-from ep_core.running.plan import NO_STREAM, Copy, Plan, Run, RunState, Scratch
-from ep_core.running.planner import Planner, static_bytes, static_tensor
+from ep_core.running.ordering import HOST
+from ep_core.running.plan import Plan, Run, RunState, Scratch
+from ep_core.running.planner import Planner
+from ep_core.running.scratch import static_bytes, static_tensor
 from ep_core.types import HOST_MEMORY, DataType, MemoryInfo
 
 __all__ = ["BoundPlanner", "CopyInto", "Duplicate", "Target", "Wish"]
@@ -64,7 +66,7 @@ class CopyInto:
 
     Attributes:
         hop: who copies; None from host to host.
-        stream: position of the provider whose stream does it, NO_STREAM for a blocking copy.
+        stream: number of the stream that does it, NO_STREAM for a blocking copy.
         value, nbytes: for the report; bytes are None where the shape isn't static.
     """
 
@@ -89,8 +91,7 @@ class CopyInto:
         if isinstance(source, np.ndarray):
             # The array that is really read has to live as long as the copy may run.
             source = values[self.source] = contiguous(source)
-        stream = None if self.stream == NO_STREAM else state.streams[self.stream]
-        self.hop.transfer.copy(source, target, stream)
+        self.hop.transfer.copy(source, target, state.stream(self.stream))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +128,13 @@ class BoundPlanner(Planner):
         wish: Wish,
         guests: Sequence[ExecutionProvider] = (),
     ) -> None:
-        self._own = len(candidates)
         super().__init__(
             graph, candidates, scratch, dict(zip(graph.input_names, wish.inputs, strict=True))
         )
         self._providers = [*self._providers, *guests]
         self._wish = wish
         self._given = {
-            target.name: self._new_slot("", target.memory, pinned=True)
+            target.name: self._new_slot("", target.memory, is_kept=True)
             for target in wish.outputs
             if target.is_given
         }
@@ -147,16 +147,16 @@ class BoundPlanner(Planner):
     ) -> None:
         """Append a partition; what it can write straight into given memory, it shall."""
         super().add_run(subgraph, partition, candidate)
-        step = self._steps[-1]
-        assert isinstance(step, Run)
+        draft = self._drafts[-1]
+        assert isinstance(draft.step, Run)
         given = []
         for position, name in enumerate(subgraph.outputs):
             fits = self._memory_of.get(name) == candidate.provider.memory
             is_static = static_tensor(self._graph.type_of(name)) is not None
             if name in self._given and fits and is_static and partition.accepts_outputs[position]:
                 given.append((position, self._given.pop(name)))
-                self._slots[step.outputs[position]].pinned = True
-        self._steps[-1] = replace(step, given=tuple(given))
+                self._slots[draft.makes[position]].is_kept = True
+        draft.step = replace(draft.step, given=tuple(given))
 
     def finish(self) -> Plan:
         """Bring the outputs to where they are wanted and return the plan.
@@ -176,60 +176,37 @@ class BoundPlanner(Planner):
                 if self._is_shared(slot) or slot in outputs:
                     slot = self._duplicated(target, slot)
             outputs.append(slot)
-            owner = self._memory_owner(target.memory)
-            if owner is not None and not self._slots[slot].pinned:
-                self._leaving[slot] = owner
-            self._slots[slot].pinned = True
-        self._wait_for_all()
+            made = self._slots[slot]
+            if made.allocator is not None and not made.is_kept:
+                self._leaving[slot] = (made.allocator, made.home)
+            made.is_kept = True
         return outputs, (False,) * len(outputs)
 
     def _is_shared(self, slot: int) -> bool:
         return slot < self._borrowed or self._template[slot] is not None
 
-    def _wait_for_all(self) -> None:
-        """When the run returns nothing may be at work: the caller can change what was read.
-
-        Waiting for the outputs isn't enough, as not every output has to be wanted.
-        """
-        last: dict[int, int] = {}
-        for at, step in enumerate(self._steps):
-            if isinstance(step, Run | Copy | CopyInto):
-                last[step.stream] = at
-        for stream, at in last.items():
-            self._wait(NO_STREAM, stream, at)
-
     def _copied_into(self, target: Target, slot: int) -> int:
         source = self._nearest(target.name, target.memory)
         hop: Hop | None = None
-        party = NO_STREAM
+        party = HOST
         if (self._slots[source].memory, target.memory) != (HOST_MEMORY, HOST_MEMORY):
             hop = direct_hop(self._slots[source].memory, target.memory, self._providers)
             assert hop is not None
-            party = self._party(hop.owner)
-        self._order(source, party)
-        at = len(self._steps)
-        self._slots[source].uses.append((at, party))
-        if self._slots[source].memory == HOST_MEMORY and party != NO_STREAM:
-            self._slots[source].pinned = True
-        self._slots[slot].stream = party
-        self._slots[slot].made_at = at
+            party = self._carrier(hop)
+            self._pin(source, hop)
         size = static_bytes(self._graph.type_of(target.name))
-        self._steps.append(CopyInto(target.name, source, slot, hop, party, size))
+        step = CopyInto(target.name, source, slot, hop, party, size)
+        self._add(step, party, (source,), (slot,), is_copy=True)
         return slot
 
     def _duplicated(self, target: Target, slot: int) -> int:
         """A slot of the same memory that shares nothing with anybody."""
         if target.memory != HOST_MEMORY:
             return self._copy(target.name, self._nearest(target.name, target.memory), target.memory)
-        self._order(slot, NO_STREAM)
-        at = len(self._steps)
-        self._slots[slot].uses.append((at, NO_STREAM))
-        copied = self._new_slot("", HOST_MEMORY, made_at=at)
-        self._steps.append(Duplicate(target.name, slot, copied))
+        copied = self._new_slot("", HOST_MEMORY)
+        self._slots[copied].value = target.name
+        self._add(Duplicate(target.name, slot, copied), HOST, (slot,), (copied,))
         return copied
-
-    def _party(self, owner: int) -> int:
-        return super()._party(owner) if owner < self._own else NO_STREAM
 
 
 def _check_fit(name: str, source: Any, target: Any) -> None:

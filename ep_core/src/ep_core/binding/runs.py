@@ -19,6 +19,7 @@ from ep_core.contracts import AllocatorStats, Value
 from ep_core.errors import FeedError, OptionError, SessionClosedError, did_you_mean
 from ep_core.options import RunOptions
 from ep_core.partition import Candidate
+from ep_core.report import MemoryPeak, PlacementReport
 from ep_core.running.executor import ContextPool, block_sizes
 from ep_core.running.plan import Plan
 from ep_core.signature import Signature
@@ -39,10 +40,12 @@ class MemoryReport:
         scratch_bytes: planned: host arrays between partitions that each run of `run` uses, and
             that are used again by later runs. What lies inside a partition is its provider's.
         devices: counters of the allocator of each memory that isn't the host's, peak included.
+        planned: the most that the session takes of each memory, with one run under way.
     """
 
     scratch_bytes: int
     devices: dict[str, AllocatorStats]
+    planned: dict[str, MemoryPeak]
 
 
 class BoundRuns(ABC):
@@ -52,6 +55,7 @@ class BoundRuns(ABC):
     _closed: bool
     _contexts: ContextPool
     _plan: Plan
+    _report: PlacementReport
     _signature: Signature
     _output_index: dict[str, int]
 
@@ -202,7 +206,8 @@ class BoundRuns(ABC):
         for provider in self._ports.providers:
             if provider.allocator is not None:
                 devices[str(provider.memory)] = provider.allocator.stats()
-        return MemoryReport(sum(block_sizes(self._contexts.scratch).values()), devices)
+        scratch = sum(block_sizes(self._contexts.scratch).values())
+        return MemoryReport(scratch, devices, dict(self._report.peak_bytes))
 
     # ------------------------------------------------------------ inside
 

@@ -10,13 +10,16 @@ import numpy as np
 from ep_core.binding.devices import (
     HOST,
     Place,
+    adopt,
     copy_between,
+    find_importer,
     find_place,
     new_array,
     new_tensor,
+    pinned_for,
     to_host,
 )
-from ep_core.binding.dlpack import HOST_DEVICE, DLPackError, array_from, export
+from ep_core.binding.dlpack import HOST_DEVICE, DLPackError, array_from, device_of, export
 from ep_core.binding.holds import DeviceTensor
 from ep_core.binding.pointers import element_type_of, shape_of
 from ep_core.contracts import HostArray, Value
@@ -33,7 +36,7 @@ from ep_core.types import (
     ValueType,
 )
 
-__all__ = ["OrtValue", "as_tensor"]
+__all__ = ["OrtValue", "as_tensor", "is_read_only"]
 
 
 class OrtValue:
@@ -54,7 +57,13 @@ class OrtValue:
 
     @classmethod
     def ortvalue_from_numpy(
-        cls, numpy_obj: HostArray, /, device_type: str = "cpu", device_id: int | str = 0
+        cls,
+        numpy_obj: HostArray,
+        /,
+        device_type: str = "cpu",
+        device_id: int | str = 0,
+        *,
+        pinned: bool = False,
     ) -> OrtValue:
         """Make a tensor with the content of an array.
 
@@ -63,13 +72,16 @@ class OrtValue:
                 another byte order, or holds strings.
             device_type: `"cpu"`, or the name of a provider.
             device_id: the device as `ep providers` lists it.
+            pinned: a copy on the host instead, in page-locked memory that the device copies from
+                and to without keeping the host waiting.
 
         Raises:
             FeedError: no array, or of a type that ONNX hasn't.
             OptionError, ProviderNotFoundError, ProviderUnavailableError: no such device.
-            AllocationError, NotSupportedError: the device has no room, or can't hold the type.
+            AllocationError, NotSupportedError: the device has no room, can't hold the type, or has
+                no pinned memory.
         """
-        place = find_place(device_type, device_id)
+        place = _place(device_type, device_id, pinned)
         array, kind = as_tensor("the array", numpy_obj)
         if place is HOST:
             return cls(array, kind)
@@ -104,31 +116,44 @@ class OrtValue:
         element_type: Any,
         device_type: str = "cpu",
         device_id: int | str = 0,
+        *,
+        pinned: bool = False,
     ) -> OrtValue:
         """Make a tensor whose contents are undefined.
 
         Args:
             element_type: a numpy dtype, or the number of an ONNX element type.
-            device_type, device_id: as in `ortvalue_from_numpy`, with the same errors.
+            device_type, device_id, pinned: as in `ortvalue_from_numpy`, with the same errors.
         """
-        return _new(
-            find_place(device_type, device_id), shape_of(shape), element_type_of(element_type)
-        )
+        place = _place(device_type, device_id, pinned)
+        return _new(place, shape_of(shape), element_type_of(element_type))
 
     @classmethod
     def from_dlpack(cls, data: Any, /) -> OrtValue:
-        """Take a tensor on the host, of any library that has DLPack, without a copy.
+        """Take a tensor of any library that has DLPack, on the host or a device, without a copy.
+
+        What the other library still has queued for it is waited for. Its memory is kept until the
+        value is gone.
 
         Args:
-            data: an object with `__dlpack__` and `__dlpack_device__`, or a capsule.
+            data: an object with `__dlpack__` and `__dlpack_device__`, or a capsule, on the host.
 
         Raises:
-            DLPackError: it lies on a device, or has a type or layout that can't be shared.
+            DLPackError: no provider takes tensors on its device, or it has a type or layout that
+                can't be shared.
+            ProviderError: the provider failed.
         """
+        device = device_of(data)
+        if device != HOST_DEVICE:
+            content = adopt(data, find_importer(device))
+            shape = tuple(content.buffer.shape)
+            return cls(content, TensorType(content.buffer.dtype, shape))
         array = array_from(data)
         if not array.flags.c_contiguous:
             raise DLPackError("the tensor isn't C-contiguous", fix="Make it contiguous first.")
         return cls(*as_tensor("data", array))
+
+    ortvalue_from_dlpack = from_dlpack
 
     # ------------------------------------------------------------ what it is
 
@@ -178,17 +203,23 @@ class OrtValue:
         return isinstance(kind.element, TensorType)
 
     def data_ptr(self) -> int:
-        """The address of a tensor on the host, a number that says nothing of who owns it.
+        """The address of a tensor's first element: a number that says nothing of who owns it.
+
+        On a device it is what the vendor's own libraries take for an address.
 
         Raises:
-            NotSupportedError: a tensor on a device; a `Buffer` has no address.
+            NotSupportedError: no tensor, or one in a memory without addresses.
         """
-        array = self._tensor("data_ptr")
-        if not isinstance(array, np.ndarray):
+        tensor = self._tensor("data_ptr")
+        if isinstance(tensor, np.ndarray):
+            return int(tensor.ctypes.data)
+        try:
+            return int(tensor.data_ptr())
+        except BufferError as error:
             raise NotSupportedError(
-                f"a tensor in {self.memory} has no address", fix="Bind the OrtValue itself."
-            )
-        return int(array.ctypes.data)
+                f"a tensor in {self.memory} has no address: {error}",
+                fix="Bind the OrtValue itself.",
+            ) from error
 
     # ------------------------------------------------------------ reading and writing
 
@@ -225,7 +256,7 @@ class OrtValue:
             source, given = as_tensor("data", data)
         if given != kind:
             raise FeedError("data", expected=_describe(kind), got=_describe(given))
-        if isinstance(target, np.ndarray) and not target.flags.writeable:
+        if is_read_only(self._content):
             raise FeedError("the memory of the value is read-only", fix="Make one from a copy.")
         contents = (self._content, data._content if isinstance(data, OrtValue) else None)
         providers = [item.provider for item in contents if isinstance(item, DeviceTensor)]
@@ -248,15 +279,31 @@ class OrtValue:
     ) -> object:
         """Share a tensor's memory with another library.
 
+        Args:
+            stream, max_version, copy: as DLPack's protocol for Python has them. The tensor is
+                ready, whatever the stream.
+            dl_device: where it is wanted: where it lies, or on the host, to which it is copied.
+
         Raises:
             DLPackError: no tensor, or a type or memory that can't be shared.
         """
         tensor = self._tensor("__dlpack__")
+        version = {} if max_version is None else {"max_version": max_version}
         if isinstance(tensor, np.ndarray):
-            given = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
-            return export(tensor, {name: item for name, item in given.items() if item is not None})
+            given = {"dl_device": dl_device, "copy": copy}
+            given = {name: item for name, item in given.items() if item is not None}
+            return export(tensor, {**version, **given})
+        own = tensor.__dlpack_device__()
+        wanted = own if dl_device is None else tuple(dl_device)
+        if wanted == HOST_DEVICE != own and copy is not False:
+            return export(self.numpy(), version)
+        if wanted != own or copy:
+            raise DLPackError(
+                f"a tensor on DLPack device {own} can't go to {wanted}{' as a copy' * bool(copy)}",
+                fix="Take a copy on the host with numpy().",
+            )
         try:
-            return tensor.__dlpack__(stream=stream)
+            return tensor.__dlpack__(stream=stream, **version)
         except BufferError as error:
             raise DLPackError(str(error), fix="Take a copy with numpy().") from error
 
@@ -287,6 +334,13 @@ class OrtValue:
         return dtype if isinstance(dtype, DataType) else DataType.from_numpy(dtype)
 
 
+def is_read_only(content: Value | DeviceTensor) -> bool:
+    """True for a tensor whose memory must not be written."""
+    if isinstance(content, DeviceTensor):
+        return content.is_read_only
+    return isinstance(content, np.ndarray) and not content.flags.writeable
+
+
 def as_tensor(what: str, array: Any) -> tuple[HostArray, TensorType]:
     """Bring an array into the form that values have on the host; FeedError, about `what`."""
     if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
@@ -301,8 +355,17 @@ def as_tensor(what: str, array: Any) -> tuple[HostArray, TensorType]:
     return contiguous(array), TensorType(dtype, array.shape)
 
 
+def _place(device_type: str, device_id: int | str, pinned: bool) -> Place:
+    place = find_place(device_type, device_id)
+    return pinned_for(place) if pinned else place
+
+
 def _new(place: Place, shape: tuple[int, ...], dtype: DataType) -> OrtValue:
-    content = new_array(shape, dtype) if place is HOST else new_tensor(place, shape, dtype)
+    content: HostArray | DeviceTensor
+    if place.memory == HOST_MEMORY:
+        content = new_array(shape, dtype, place.provider)
+    else:
+        content = new_tensor(place, shape, dtype)
     return OrtValue(content, TensorType(dtype, shape))
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ep_core.errors import CertificateError, did_you_mean
+from ep_core.errors import CertificateError, ContractError, did_you_mean
+from ep_core.types import DeviceSpeed
 
 _FORMAT = 1
 _MAX_BYTES = 64 * 2**20
-_JSON_KINDS = {"str": str, "int": int, "Mapping[str, Any]": dict}
+_JSON_KINDS = {"str": str, "int": int, "float": float, "Mapping[str, Any]": dict}
+_JSON_KINDS["DeviceSpeed | None"] = dict
 """What an annotation of the classes below is in JSON; any other is a list."""
 
 
@@ -50,6 +52,8 @@ class Certificate:
         level: how thorough the run was: `mustpass`, `full` or `soak`.
         date: the day it was made, as `2030-12-31`.
         options: the provider's options that bear on numerics, with their values as text.
+        speed: as the device declared it, for predicting times where the device isn't. It grants
+            and binds nothing; a file needn't have it.
     """
 
     provider: str
@@ -68,6 +72,7 @@ class Certificate:
     waivers: tuple[Any, ...]
     overrides: tuple[Any, ...]
     rows: tuple[CertificateRow, ...]
+    speed: DeviceSpeed | None = None
 
     @cached_property
     def by_operator(self) -> Mapping[tuple[str, str], Sequence[CertificateRow]]:
@@ -105,6 +110,8 @@ def read_certificate(path: Path) -> Certificate:
         raise CertificateError(f"{where}: api_from is later than api_until")
     rows = enumerate(values["rows"])
     values["rows"] = tuple(_row(row, f"{where}: rows[{i}]") for i, row in rows)
+    if "speed" in values:
+        values["speed"] = _speed(values["speed"], f"{where}: speed")
     values["waivers"] = tuple(values["waivers"])
     values["overrides"] = tuple(values["overrides"])
     return Certificate(**values)
@@ -122,18 +129,23 @@ def _no_constant(text: str) -> NoReturn:
 
 
 def _shaped(data: object, shape: type, where: str) -> dict[str, Any]:
-    """Return an object that has exactly the fields of a class, each of the JSON type it needs."""
+    """Return an object that has exactly the fields of a class, each of the JSON type it needs.
+
+    Fields that have a default may be missing.
+    """
     if not isinstance(data, dict):
         raise CertificateError(where, expected="an object", got=type(data).__name__)
     kinds = {item.name: _JSON_KINDS.get(str(item.type), list) for item in fields(shape)}
     for key in data:
         if key not in kinds:
             raise CertificateError(f"{where}: unknown key {key!r}", fix=did_you_mean(key, kinds))
-    for key, kind in kinds.items():
+    for item in fields(shape):
+        key, kind = item.name, kinds[item.name]
         if key not in data:
-            raise CertificateError(f"{where}: key {key!r} is missing")
+            if item.default is MISSING:
+                raise CertificateError(f"{where}: key {key!r} is missing")
         # `type() is`, as bool would pass for an int.
-        if type(data[key]) is not kind:
+        elif type(data[key]) is not kind:
             got = type(data[key]).__name__
             raise CertificateError(f"{where}: {key}", expected=kind.__name__, got=got)
     return dict(data)
@@ -143,6 +155,14 @@ def _version(value: list[Any], where: str) -> tuple[int, int]:
     if len(value) != 2 or not all(type(number) is int for number in value):
         raise CertificateError(where, expected="two integers", got=value)
     return value[0], value[1]
+
+
+def _speed(data: Mapping[str, Any], where: str) -> DeviceSpeed:
+    try:
+        numbers = {key: float(v) if type(v) is int else v for key, v in data.items()}
+        return DeviceSpeed(**_shaped(numbers, DeviceSpeed, where))
+    except (ContractError, OverflowError) as error:
+        raise CertificateError(f"{where}: {error}") from error
 
 
 def _row(data: object, where: str) -> CertificateRow:

@@ -85,7 +85,7 @@ def remember(entry: PluginEntry, verdict: Verdict) -> None:
             "reason": verdict.reason,
             "limit": verdict.limit,
         }
-        _write_atomically(_file(entry), json.dumps(data, indent=1))
+        write_atomically(_file(entry), json.dumps(data, indent=1))
 
 
 def forget(entry: PluginEntry) -> None:
@@ -123,7 +123,8 @@ def required_versions(distribution: Distribution) -> Iterator[str]:
             yield f"{name} is missing"
 
 
-def _write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file whole or not at all, and its folder if it isn't there; raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".tmp")
     try:

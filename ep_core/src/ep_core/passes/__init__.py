@@ -7,6 +7,7 @@ arithmetic of its own at the basic level: constants are folded by the caller's `
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 
 from ep_core.errors import OptionError, did_you_mean
 from ep_core.graph import Graph
@@ -43,6 +44,7 @@ __all__ = [
     "GraphOptimizationLevel",
     "Pass",
     "PassError",
+    "Watch",
     "optimize",
 ]
 
@@ -71,6 +73,9 @@ PASSES: tuple[Pass, ...] = (
 )
 """Every pass, in the order in which a round runs them."""
 
+Watch = Callable[[str, Graph, Callable[[], Graph]], Graph]
+"""Called in place of a pass, with its name, the graph before, and the pass; returns its result."""
+
 _MOST_ROUNDS = 16
 """Rounds per level. Each pass does all it can in one go, so real models need three or four; the
 bound keeps a chain of passes that feed each other one node at a time from taking forever."""
@@ -83,6 +88,7 @@ def optimize(
     evaluate: Evaluate,
     disabled: Collection[str] = (),
     accept: Callable[[Graph, Graph], bool] | None = None,
+    watch: Watch | None = None,
 ) -> Graph:
     """Return an equal graph, rewritten by the passes of `level` until nothing more changes.
 
@@ -95,6 +101,7 @@ def optimize(
         disabled: names of passes to leave out, also those of ONNX Runtime's that ours stand for.
         accept: asked with the graph before and after each pass beyond the basic level; a no undoes
             the pass. For fusions into operators that the chosen providers lack.
+        watch: sees every pass that is run, for timing it.
 
     Raises:
         OptionError: a name in `disabled` is unknown.
@@ -107,7 +114,7 @@ def optimize(
     settled: dict[str, Graph] = {}
     for rung in sorted({step.level for step in PASSES if step.level <= level}):
         steps = [step for step in PASSES if step.level <= rung and step.name not in skipped]
-        graph = _settle(steps, graph, context, settled, accept)
+        graph = _settle(steps, graph, context, settled, accept, watch)
     return graph
 
 
@@ -117,21 +124,34 @@ def _settle(
     context: PassContext,
     settled: dict[str, Graph],
     accept: Callable[[Graph, Graph], bool] | None,
+    watch: Watch | None,
 ) -> Graph:
     """Run the passes in rounds; `settled` has the graph on which each has nothing more to do."""
     for _ in range(_MOST_ROUNDS):
         before = graph
         for step in steps:
             if settled.get(step.name) is not graph:
-                result = run_pass(step, graph, context)
-                if accept is not None and step.level > GraphOptimizationLevel.ORT_ENABLE_BASIC:
-                    result = result if result is graph or accept(graph, result) else graph
+                work = partial(_attempt, step, graph, context, accept)
+                result = work() if watch is None else watch(step.name, graph, work)
                 if result is graph:
                     settled[step.name] = graph
                 graph = result
         if graph is before:
             break
     return graph
+
+
+def _attempt(
+    step: Pass,
+    graph: Graph,
+    context: PassContext,
+    accept: Callable[[Graph, Graph], bool] | None,
+) -> Graph:
+    """The graph after one pass, or the same graph where the pass isn't accepted."""
+    result = run_pass(step, graph, context)
+    if accept is not None and step.level > GraphOptimizationLevel.ORT_ENABLE_BASIC:
+        return result if result is graph or accept(graph, result) else graph
+    return result
 
 
 def _resolve(disabled: Collection[str]) -> set[str]:

@@ -8,16 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
-from ep_core.contracts import Support
+from ep_core.contracts import FusedGroup, Support
 from ep_core.errors import PlacementError, did_you_mean
 from ep_core.graph import Graph, Node
+from ep_core.placement.groups import saving_groups
 from ep_core.placement.problem import IMPOSSIBLE, NO_UNIT, Problem, Route, Tensor
 from ep_core.placement.roofline import Sizes, seconds_of
-from ep_core.placement.units import units_of
+from ep_core.placement.units import is_clonable, units_of
 from ep_core.types import HOST_MEMORY, DeviceSpeed, MemoryInfo
 
-__all__ = ["CONTROL_FLOW", "CORE", "Offer", "Wishes", "build"]
+__all__ = ["CONTROL_FLOW", "CORE", "Offer", "Wishes", "build", "node_seconds"]
 
 CORE = "core"
 """Stands where a provider's name would, for control flow that the core runs itself."""
@@ -36,6 +38,8 @@ class Offer:
         answers: one per node of the graph, certificates and earlier refusals taken into account.
         declared: `speed` is the device's own word; otherwise it is assumed.
         named: the caller asked for it, as opposed to the automatic fallback.
+        groups: what it would fuse.
+        memory_bytes: size of its memory, 0 where that isn't known.
     """
 
     name: str
@@ -44,6 +48,8 @@ class Offer:
     answers: Sequence[Support]
     declared: bool = True
     named: bool = True
+    groups: Sequence[FusedGroup] = ()
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,7 @@ def build(
     offers: Sequence[Offer],
     wishes: Wishes,
     direct: Iterable[tuple[MemoryInfo, MemoryInfo]] = (),
+    room: Mapping[MemoryInfo, int] = MappingProxyType({}),
 ) -> tuple[Problem, list[tuple[int, ...]]]:
     """Return the problem, and by unit the positions of its nodes in the graph.
 
@@ -76,6 +83,7 @@ def build(
         live: positions of the nodes to place, ascending.
         offers: in order of preference.
         direct: pairs of device memories, source and target, with a way that avoids the host.
+        room: bytes by device memory, where there is a limit.
 
     Raises:
         PlacementError: a pin to a candidate that can't run the node, or that isn't there.
@@ -101,6 +109,12 @@ def build(
         solo=frozenset({len(offers)}),
         bias=_bias(units, seconds, offers, wishes.prefer),
         pinned=frozenset(u for u, unit in enumerate(units) if any(i in wishes.pins for i in unit)),
+        groups=saving_groups([(o.groups, o.speed) for o in offers], units, costs, sizes),
+        clonable=frozenset(
+            u for u, unit in enumerate(units) if len(unit) == 1 and is_clonable(graph, *unit, sizes)
+        ),
+        weights=_weights(graph, units, sizes) if room else (),
+        budgets={memories.index(memory): limit for memory, limit in room.items()},
     )
     return problem, units
 
@@ -110,14 +124,15 @@ def _costs(graph: Graph, live: Sequence[int], offers: Sequence[Offer], sizes: Si
     rows: _Rows = {}
     for index in live:
         node = graph.nodes[index]
-        row = [_seconds(node, offer.answers[index], offer.speed, sizes) for offer in offers]
+        row = [node_seconds(node, offer.answers[index], offer.speed, sizes) for offer in offers]
         unclaimed = min(row, default=IMPOSSIBLE) == IMPOSSIBLE
         core = unclaimed and not node.domain and node.op_type in CONTROL_FLOW
         rows[index] = (*row, 0.0 if core else IMPOSSIBLE)
     return rows
 
 
-def _seconds(node: Node, answer: Support, speed: DeviceSpeed, sizes: Sizes) -> float:
+def node_seconds(node: Node, answer: Support, speed: DeviceSpeed, sizes: Sizes) -> float:
+    """What a node takes where that answer was given, by itself; IMPOSSIBLE after a no."""
     if not answer.supported:
         return IMPOSSIBLE
     cost = answer.cost
@@ -204,6 +219,30 @@ def _tensors(graph: Graph, units: Sequence[tuple[int, ...]], sizes: Sizes) -> li
             consumers = tuple(sorted(readers))
             tensors.append(Tensor(name, size, producer, consumers, output, sizes.is_exact(name)))
     return tensors
+
+
+def _weights(graph: Graph, units: Sequence[tuple[int, ...]], sizes: Sizes) -> list[Tensor]:
+    """The constants, each once; those of bodies too, whoever has the same by another name."""
+    users: dict[str, list[int]] = {}
+    inner = []
+    for unit, members in enumerate(units):
+        for node in (graph.nodes[index] for index in members):
+            for name in node.reads:
+                if graph.constant(name) is not None:
+                    users.setdefault(name, []).append(unit)
+            held = sum(_held(body) for body in node.bodies.values())
+            if held:
+                inner.append(Tensor(node.name, held, NO_UNIT, (unit,)))
+    return inner + [
+        Tensor(name, sizes.host_bytes(name), NO_UNIT, tuple(dict.fromkeys(readers)))
+        for name, readers in users.items()
+    ]
+
+
+def _held(graph: Graph) -> int:
+    """Bytes of a body's constants, and of the bodies inside."""
+    own = sum(Sizes(graph, {}).host_bytes(name) for name in graph.initializers)
+    return own + sum(_held(body) for node in graph.nodes for body in node.bodies.values())
 
 
 def _routes(

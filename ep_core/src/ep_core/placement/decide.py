@@ -14,9 +14,9 @@ from ep_core.contracts import Support
 from ep_core.errors import PlacementError
 from ep_core.graph import Graph, Node
 from ep_core.placement.build import CONTROL_FLOW, CORE, Offer, Wishes
-from ep_core.placement.place import Note, Strategy, place
+from ep_core.placement.place import SHORT_OF_ROOM, Note, PredictedCopy, Strategy, place
 from ep_core.placement.rules import Rules
-from ep_core.types import MemoryInfo
+from ep_core.types import HOST_MEMORY, MemoryInfo
 
 __all__ = ["Decision", "NodePlacement", "decide", "live_nodes"]
 
@@ -30,11 +30,14 @@ class NodePlacement:
     Attributes:
         provider: name of the provider, or `core` for control flow that the core runs.
         runner_up: the provider that would have taken it instead, None if there is none.
-        cost: the provider's estimate in seconds, None where it gave none.
+        cost: seconds as they were measured, or else as the provider estimates them; None where
+            neither is known.
         reason: why this provider.
         refusals: reason of each provider that comes before it in the caller's order.
         difference: predicted seconds that moving it alone to the runner-up would add, copies
             included; None where costs aren't known.
+        seconds: predicted for it alone, from the provider's estimate or the device's speed; None
+            where costs aren't known.
     """
 
     node: str
@@ -45,6 +48,7 @@ class NodePlacement:
     reason: str
     refusals: Mapping[str, str]
     difference: float | None = None
+    seconds: float | None = None
 
     @property
     def why_here(self) -> str:
@@ -64,6 +68,15 @@ class Decision:
         strategy, basis: what it was placed by, and why.
         seconds: predicted for one run, None where costs aren't known.
         greedy_seconds: the same, had every node gone to the first provider that can run it.
+        partition_seconds: what each partition takes, its start included; None likewise.
+        copies: of one run; none where costs aren't known.
+        graph: the one that was placed, with copies of cheap nodes where these spare copies of
+            their results.
+        indices: by placement the position of its node, or of what that is a copy of, in the graph
+            that was given.
+        clones: by name of such a copy the node that it is a copy of.
+        needs: predicted bytes by memory that has a limit.
+        bias: seconds by which preferences that it doesn't follow count against it.
     """
 
     placements: tuple[NodePlacement, ...]
@@ -72,6 +85,13 @@ class Decision:
     basis: str
     seconds: float | None
     greedy_seconds: float | None
+    partition_seconds: tuple[float | None, ...]
+    copies: tuple[PredictedCopy, ...]
+    graph: Graph
+    indices: tuple[int, ...]
+    clones: Mapping[str, str]
+    needs: Mapping[MemoryInfo, int]
+    bias: float = 0.0
 
 
 def decide(
@@ -80,6 +100,7 @@ def decide(
     rules: Rules,
     scope: str = "",
     direct: Iterable[tuple[MemoryInfo, MemoryInfo]] = (),
+    lead: str | None = None,
 ) -> Decision:
     """Place every node that an output depends on.
 
@@ -87,6 +108,7 @@ def decide(
         offers: in order of preference.
         scope: the path of the graph, for the patterns of the rules.
         direct: pairs of device memories, source and target, with a way that avoids the host.
+        lead: a provider that gets all that it can run; see `place`. The strategy has to be "cost".
 
     Raises:
         PlacementError: nodes that nobody may run, with each provider's reason; or rules that
@@ -100,7 +122,8 @@ def decide(
     _check_placed(graph, live, offers)
     wishes = rules.wishes(graph, scope, {offer.name: offer.answers for offer in offers})
     strategy, basis, known = _strategy(rules, offers, live)
-    find = partial(place, graph, live, offers, wishes=wishes, direct=direct)
+    room = _room(rules, offers)
+    find = partial(place, graph, live, offers, wishes=wishes, direct=direct, room=room, lead=lead)
     if rules.strategy == "auto" and strategy == "greedy":
         placed = find(strategy=strategy)
         if any(rules.limits.excess(placed.chosen)):
@@ -108,22 +131,60 @@ def decide(
     if rules.strategy != "auto" or strategy == "cost":
         placed = find(strategy=strategy, limits=rules.limits)
     known = known or strategy == "cost"
-    placements = []
-    for index in live:
-        note = placed.notes[index]
+    placements, clones = [], {}
+    for position, found in sorted(placed.notes.items()):
+        index, note = placed.origins[position], found
         if strategy == "greedy":
             note = _classic(note, index, offers, wishes)
         if index in wishes.pins:
             note = replace(note, reason=f"pinned by {wishes.sources[index]!r}")
-        placements.append(_placement(graph.nodes[index], index, note, offers, known))
+        node = placed.graph.nodes[position]
+        placements.append(_placement(node, index, note, offers, known))
+        if node.name != graph.nodes[index].name:
+            clones[node.name] = graph.nodes[index].name
     return Decision(
+        graph=placed.graph,
+        indices=tuple(placed.origins[position] for position in sorted(placed.notes)),
+        clones=clones,
         placements=tuple(placements),
         partitions=placed.partitions,
         strategy=strategy,
-        basis=basis,
+        basis="; ".join([basis, *_short_of_room(placements)]),
         seconds=placed.chosen.seconds if known else None,
         greedy_seconds=placed.greedy.seconds if known else None,
+        partition_seconds=placed.partition_seconds if known else (None,) * len(placed.partitions),
+        copies=placed.copies if known else (),
+        needs=placed.needs,
+        bias=placed.chosen.cost - placed.chosen.seconds,
     )
+
+
+def _room(rules: Rules, offers: Sequence[Offer]) -> dict[MemoryInfo, int]:
+    """Bytes that are left of each memory with a limit: the caller's, or the device's own size.
+
+    Raises:
+        PlacementError: a limit for a provider in host memory.
+    """
+    room: dict[MemoryInfo, int] = {}
+    for offer in offers:
+        limit = rules.memory_limits.get(offer.name)
+        if offer.memory == HOST_MEMORY:
+            if limit is not None:
+                raise PlacementError(
+                    f"memory_limits names {offer.name!r}, which works in host memory",
+                    fix="Leave it out: only a device's own memory has a limit.",
+                )
+            continue
+        limit = limit if limit is not None else offer.memory_bytes or None
+        if limit is not None:
+            room[offer.memory] = min(limit, room.get(offer.memory, limit))
+    return {memory: max(0, limit - rules.taken.get(memory, 0)) for memory, limit in room.items()}
+
+
+def _short_of_room(placements: Sequence[NodePlacement]) -> list[str]:
+    """The reasons that are memory budgets."""
+    reasons = (placement.reason.split("; ")[0] for placement in placements)
+    return list(dict.fromkeys(reason for reason in reasons if reason.startswith(SHORT_OF_ROOM)))
 
 
 def live_nodes(graph: Graph) -> list[int]:
@@ -179,9 +240,11 @@ def _classic(note: Note, index: int, offers: Sequence[Offer], wishes: Wishes) ->
     difference = note.difference if runner_up == note.runner_up else None
     if wishes.prefer.get(index) == offers[note.owner].name:
         reason = "preferred"
+    elif note.owner != able[0]:
+        reason = f"{SHORT_OF_ROOM} {offers[able[0]].name}"
     else:
         reason = "first in the caller's order" if note.owner == 0 else "first that supports it"
-    return Note(note.owner, runner_up, difference, reason)
+    return replace(note, runner_up=runner_up, difference=difference, reason=reason)
 
 
 def _placement(
@@ -197,16 +260,23 @@ def _placement(
         return NodePlacement(node.name, node.key, CORE, None, None, reason, refused)
     owner = offers[note.owner]
     told = owner.answers[index]
+    reasons = [note.reason, told.reason, f"fused with {_listed(note.fused)}" if note.fused else ""]
     return NodePlacement(
         node=node.name,
         op_type=node.key,
         provider=owner.name,
         runner_up=None if note.runner_up is None else offers[note.runner_up].name,
         cost=told.cost,
-        reason=f"{note.reason}; {told.reason}" if told.reason else note.reason,
+        reason="; ".join(filter(None, reasons)),
         refusals=refused,
         difference=note.difference if known else None,
+        seconds=note.seconds if known else None,
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    rest = len(names) - _MAX_LISTED
+    return ", ".join(names[:_MAX_LISTED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _check_placed(graph: Graph, live: Sequence[int], offers: Sequence[Offer]) -> None:

@@ -16,11 +16,14 @@ class Estimate:
         self._owners = outcome.owners
         self._place = [problem.memory_of[owner] for owner in outcome.owners]
         self._order = outcome.order
+        self._fused = frozenset(outcome.fused)
 
     def change(self, units: tuple[int, ...], target: int) -> tuple[float, int]:
         """By how many seconds it gets dearer; and how much was looked at."""
         costs, owners, place = self._problem.costs, self._owners, self._place
         change = sum(costs[unit][target] - costs[unit][owners[unit]] for unit in units)
+        if self._problem.groups:
+            change += self._separating(units, target)
         memory = self._problem.memory_of[target]
         kept = [place[unit] for unit in units]
         if all(old == memory for old in kept):
@@ -33,6 +36,20 @@ class Estimate:
         for unit, old in zip(units, kept, strict=True):
             place[unit] = old
         return change, len(units) + 2 * len(touched)
+
+    def _separating(self, units: tuple[int, ...], target: int) -> float:
+        """What groups save less, if those that come together share a partition."""
+        problem, owners = self._problem, self._owners
+        total = 0.0
+        touched = dict.fromkeys(p for unit in units for p in problem.groups_of.get(unit, ()))
+        for position in touched:
+            group = problem.groups[position]
+            if position in self._fused:
+                total += group.saving if group.candidate != target else 0.0
+            elif group.candidate == target:
+                away = [u for u in group.units if owners[u] != target]
+                total -= group.saving if away and set(away) <= set(units) else 0.0
+        return total
 
     def _copying(self, tensors: dict[int, None]) -> float:
         problem, place = self._problem, self._place

@@ -1,10 +1,10 @@
 """One cut: every unit stays where it is or goes to one candidate, all decided at once, optimally.
 
 With two candidates one such step is the whole answer; with more, steps for each candidate in turn
-come close to it (alpha-expansion). Minimised are the costs of units, copies, and a price for each
-tensor that passes from one candidate to another. A direct way between devices is seen where a
-tensor's producer and consumers move together or apart, else its copies count as through the host;
-the search that follows measures what is true.
+come close to it (alpha-expansion). Minimised are the costs of units, copies, what fused groups
+save, and a price for each tensor that passes from one candidate to another. A direct way between
+devices is seen where a tensor's producer and consumers move together or apart, else its copies
+count as through the host; the search that follows measures what is true.
 
 How a copy is counted once: a term "x pays w if any of y, z, ... is on the other side" is a node
 between x and the others, with an arc of room w on one side and endless ones on the other.
@@ -15,12 +15,13 @@ IEEE TPAMI 23(11), 2001.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 from ep_core.placement.budget import Budget
 from ep_core.placement.mincut import ENDLESS, Network
-from ep_core.placement.problem import HOST, IMPOSSIBLE, NO_UNIT, Owners, Problem, Tensor
+from ep_core.placement.problem import HOST, IMPOSSIBLE, NO_UNIT, Group, Owners, Problem, Tensor
 
 __all__ = ["Prices", "expand"]
 
@@ -37,10 +38,14 @@ class Prices:
     Attributes:
         crossing: for a tensor that a candidate makes and another reads.
         copy: for each copy.
+        cloning: what clonable units make costs nothing to bring elsewhere.
+        memory: by memory for each byte of constants and values, whenever they live.
     """
 
     crossing: float = 0.0
     copy: float = 0.0
+    cloning: bool = False
+    memory: Mapping[int, float] = field(default_factory=dict)
 
 
 def expand(
@@ -53,7 +58,13 @@ def expand(
     """
     step = _Step(problem, owners, target, prices)
     for tensor in problem.tensors:
-        step.add(tensor)
+        if not (prices.cloning and tensor.producer in problem.clonable):
+            step.add(tensor)
+    for group in problem.groups:
+        step.add_group(group)
+    if prices.memory:
+        for weight in problem.weights:
+            step.add_weight(weight)
     chosen = step.network.cut()
     budget.spend(step.network.work)
     return [
@@ -83,6 +94,9 @@ class _Step:
             if self.free[unit]:
                 gain = self._whole(row[owners[unit]]) - self._whole(row[target])
                 self.network.excess[unit] = -gain
+        if prices.memory:
+            for tensor in problem.tensors:
+                self._add_room(tensor)
 
     def _whole(self, seconds: float) -> int:
         return round(seconds * self._scale)
@@ -91,8 +105,11 @@ class _Step:
         """Cost of one copy; nothing to do costs nothing."""
         if source == target:
             return 0
-        seconds = self._problem.routes[source, target].seconds(nbytes)
-        return self._whole(seconds + self._prices.copy)
+        seconds = self._problem.routes[source, target].seconds(nbytes) + self._prices.copy
+        return self._whole(seconds) + self._room(target, nbytes)
+
+    def _room(self, memory: int, nbytes: int) -> int:
+        return self._whole(self._prices.memory.get(memory, 0.0) * nbytes)
 
     # ------------------------------------------------------------ the terms of one tensor
 
@@ -108,6 +125,26 @@ class _Step:
         elif not any(free[c] for c in tensor.consumers):
             return
         self._add_mixed(tensor)
+
+    def add_weight(self, weight: Tensor) -> None:
+        """Add the room that a constant takes in each memory where anybody reads it."""
+        if any(self.free[unit] for unit in weight.consumers):
+            self._add_arrivals(weight, HOST, _ALWAYS, self._room)
+
+    def _add_room(self, tensor: Tensor) -> None:
+        """Add the room that a tensor takes where it is made."""
+        unit = tensor.producer
+        if unit != NO_UNIT and self.free[unit]:
+            here = self._room(self._place[unit], tensor.nbytes)
+            self.network.excess[unit] += self._room(self._there, tensor.nbytes) - here
+
+    def add_group(self, group: Group) -> None:
+        """Add what is lost if any of its units isn't on its candidate."""
+        there = group.candidate == self._target
+        owners, free = self._owners, self.free
+        if all(owners[u] == group.candidate or (there and free[u]) for u in group.units):
+            loose = [unit for unit in group.units if free[unit]]
+            self._charge(_ALWAYS, loose, False, self._whole(group.saving), moves=not there)
 
     def _add_uniform(self, tensor: Tensor, owner: int) -> None:
         """The frequent case: producer and consumers are together and free to move."""
@@ -135,18 +172,24 @@ class _Step:
         unit, size, place = tensor.producer, tensor.nbytes, self._place
         home = HOST if unit == NO_UNIT else place[unit]
         producer = unit if unit != NO_UNIT and self.free[unit] else _ALWAYS
-        self._add_arrivals(tensor, home, producer)
+        self._add_arrivals(tensor, home, producer, partial(self._copy, HOST))
         if unit != NO_UNIT:
             prices = (self._copy(home, HOST, size), self._copy(self._there, HOST, size))
             self._add_departure(tensor, producer, place, self._there, prices, tensor.output)
             prices = (self._crossing, self._crossing)
             self._add_departure(tensor, producer, self._owners, self._target, prices, False)
 
-    def _add_arrivals(self, tensor: Tensor, home: int, producer: int) -> None:
-        """From the host into each device memory where a consumer and not the producer is."""
+    def _add_arrivals(
+        self, tensor: Tensor, home: int, producer: int, price_of: Callable[[int, int], int]
+    ) -> None:
+        """From the host into each device memory where a consumer and not the producer is.
+
+        Args:
+            price_of: takes memory and bytes.
+        """
         place, free, there = self._place, self.free, self._there
         for memory in dict.fromkeys([*(place[c] for c in tensor.consumers), there]):
-            price = self._copy(HOST, memory, tensor.nbytes)
+            price = price_of(memory, tensor.nbytes)
             at = [c for c in tensor.consumers if place[c] == memory]
             if memory == there:
                 others = [c for c in tensor.consumers if free[c] and place[c] != there]
@@ -232,6 +275,9 @@ def _scale(problem: Problem, prices: Prices) -> float:
     total = sum(max(c for c in row if c < IMPOSSIBLE) for row in problem.costs)
     total += count * (prices.crossing + prices.copy)
     nbytes = sum(tensor.nbytes for tensor in problem.tensors)
+    if prices.memory:
+        weights = sum(weight.nbytes * len(weight.consumers) for weight in problem.weights)
+        total += max(prices.memory.values()) * (2 * nbytes + weights)
     for route in problem.routes.values():
         total += count * route.latency_seconds + nbytes / route.bytes_per_second
     return 2.0**_BITS / total if total > 0 else 1.0

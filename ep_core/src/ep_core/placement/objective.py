@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ep_core.placement.problem import HOST, NO_UNIT, Owners, Problem, Tensor
+from ep_core.placement.memory import needs
+from ep_core.placement.problem import HOST, NO_UNIT, Move, Owners, Problem, Tensor
 from ep_core.placement.schedule import Batch, schedule
 
-__all__ = ["Move", "Outcome", "evaluate", "moves_of"]
-
-Move = tuple[int, int, int]
-"""One copy: position of the tensor, source memory, target memory."""
+__all__ = ["Outcome", "evaluate", "moves_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +25,10 @@ class Outcome:
         partitions: how many of them there are, without those of solo candidates.
         order: by unit the position of its partition.
         copies: in the order of the tensors.
+        fused: positions of the groups that are together.
         seconds: predicted for one run, nothing overlapping: units, copies, partition starts.
         cost: seconds and bias, what placements are compared by.
+        overflow: bytes by which memories are too small, all together.
     """
 
     owners: tuple[int, ...]
@@ -36,10 +36,12 @@ class Outcome:
     partitions: int
     order: Sequence[int]
     copies: tuple[Move, ...]
+    fused: tuple[int, ...]
     compute_seconds: float
     copy_seconds: float
     seconds: float
     cost: float
+    overflow: int = 0
 
 
 def evaluate(problem: Problem, owners: Owners) -> Outcome:
@@ -54,7 +56,9 @@ def evaluate(problem: Problem, owners: Owners) -> Outcome:
         for unit in batch.units:
             order[unit] = position
     moves = _moves(problem, owners, order)
+    fused = _fused(problem, owners, order)
     compute = sum(row[owner] for row, owner in zip(problem.seconds, owners, strict=True))
+    compute -= sum(problem.groups[position].saving for position in fused)
     bias = sum(row[owner] for row, owner in zip(problem.bias, owners, strict=False))
     copying = sum(
         problem.routes[source, target].seconds(problem.tensors[position].nbytes)
@@ -68,11 +72,30 @@ def evaluate(problem: Problem, owners: Owners) -> Outcome:
         partitions=sum(batch.candidate not in problem.solo for batch in batches),
         order=order,
         copies=tuple(moves),
+        fused=fused,
         compute_seconds=compute,
         copy_seconds=copying,
         seconds=seconds,
         cost=seconds + bias,
+        overflow=_overflow(problem, owners, batches, moves) if problem.tight else 0,
     )
+
+
+def _fused(problem: Problem, owners: Owners, order: Sequence[int]) -> tuple[int, ...]:
+    """The groups whose units are on their candidate and in one partition."""
+    return tuple(
+        position
+        for position, group in enumerate(problem.groups)
+        if all(owners[unit] == group.candidate for unit in group.units)
+        and len({order[unit] for unit in group.units}) == 1
+    )
+
+
+def _overflow(
+    problem: Problem, owners: Owners, batches: Sequence[Batch], moves: Sequence[Move]
+) -> int:
+    taken = needs(problem, owners, batches, moves, problem.tight)
+    return sum(max(0, sum(taken[memory]) - room) for memory, room in problem.tight.items())
 
 
 def _moves(problem: Problem, owners: Owners, order: Sequence[int]) -> list[Move]:

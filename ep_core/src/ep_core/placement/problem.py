@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from ep_core.errors import PlacementError
 
-__all__ = ["HOST", "IMPOSSIBLE", "NO_UNIT", "Owners", "Problem", "Route", "Tensor"]
+__all__ = ["HOST", "IMPOSSIBLE", "NO_UNIT", "Group", "Move", "Owners", "Problem", "Route", "Tensor"]
 
 HOST = 0
 """Position of plain host memory among the memories of a problem."""
@@ -24,6 +24,8 @@ IMPOSSIBLE = math.inf
 
 Owners = Sequence[int]
 """An assignment: by unit the position of the candidate that runs it."""
+Move = tuple[int, int, int]
+"""One copy: position of the tensor, source memory, target memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,19 @@ class Route:
         return self.latency_seconds + nbytes / self.bytes_per_second
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Units that a candidate fuses if it gets them all, in one partition.
+
+    Attributes:
+        saving: seconds by which they then take less than each by itself, above 0.
+    """
+
+    candidate: int
+    units: tuple[int, ...]
+    saving: float
+
+
 @dataclass(frozen=True)
 class Problem:
     """What to place, where it may go, and what it takes.
@@ -74,6 +89,11 @@ class Problem:
         solo: candidates whose units run one by one, each as its own partition.
         bias: like `seconds`, added when placements are compared and never when time is predicted.
         pinned: units that may run only where they may because the caller says so.
+        groups: what candidates fuse; the groups of one candidate share no unit.
+        clonable: units that may run twice: cheap, and with one result, which is the same on every
+            candidate that can run them.
+        weights: constants, as tensors that nobody makes; they only take memory.
+        budgets: bytes by memory, where there is a limit; never the host's.
     """
 
     candidates: tuple[str, ...]
@@ -86,6 +106,10 @@ class Problem:
     solo: frozenset[int] = frozenset()
     bias: Sequence[tuple[float, ...]] = ()
     pinned: frozenset[int] = frozenset()
+    groups: Sequence[Group] = ()
+    clonable: frozenset[int] = frozenset()
+    weights: Sequence[Tensor] = ()
+    budgets: Mapping[int, int] = field(default_factory=dict)
 
     @cached_property
     def costs(self) -> Sequence[tuple[float, ...]]:
@@ -154,6 +178,27 @@ class Problem:
                 found[tensor.producer].append(position)
             for unit in tensor.consumers:
                 found[unit].append(position)
+        return found
+
+    @cached_property
+    def tight(self) -> Mapping[int, int]:
+        """The budgets that some placement could exceed."""
+        values = sum(tensor.nbytes for tensor in self.tensors)
+        found = {}
+        for memory, room in self.budgets.items():
+            able = [any(self.memory_of[c] == memory for c in row) for row in self.able]
+            constants = (w.nbytes * sum(able[u] for u in w.consumers) for w in self.weights)
+            if values + sum(constants) > room:
+                found[memory] = room
+        return found
+
+    @cached_property
+    def groups_of(self) -> Mapping[int, Sequence[int]]:
+        """Positions of the groups that a unit is in; units in none are left out."""
+        found: dict[int, list[int]] = {}
+        for position, group in enumerate(self.groups):
+            for unit in group.units:
+                found.setdefault(unit, []).append(position)
         return found
 
     def check(self) -> None:

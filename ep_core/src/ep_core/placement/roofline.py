@@ -9,12 +9,12 @@ multicore architectures, CACM 52(4), 2009.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ep_core.graph import Graph, Node
 from ep_core.types import DataType, DeviceSpeed, TensorType
 
-__all__ = ["Sizes", "assumed_speed", "seconds_of", "work_of"]
+__all__ = ["Sizes", "assumed_speed", "fused_seconds", "seconds_of", "work_of"]
 
 
 _ASSUMED = {
@@ -83,7 +83,34 @@ class Sizes:
 
 def seconds_of(node: Node, sizes: Sizes, speed: DeviceSpeed) -> float:
     """Seconds of one operator; of control flow as if each body ran once."""
-    flops, moved = work_of(node, sizes)
+    return _bound(*work_of(node, sizes), speed)
+
+
+def fused_seconds(
+    indices: Sequence[int], sizes: Sizes, speed: DeviceSpeed, outputs: frozenset[str]
+) -> float:
+    """Seconds of nodes that run as one operator: what passes between them stays out of memory.
+
+    Args:
+        indices: positions of the nodes.
+        outputs: of the graph.
+    """
+    graph, members = sizes.graph, frozenset(indices)
+    nodes = [graph.nodes[index] for index in indices]
+    works = [work_of(node, sizes) for node in nodes]
+    made = {name for node in nodes for name in node.outputs if name}
+    read = {name for node in nodes for name in node.reads}
+    inside = {
+        name
+        for name in made
+        if name not in outputs and members.issuperset(graph.consumers.get(name, ()))
+    }
+    crossing = sum(sizes.packed_bytes(name) for name in sorted((read | made) - inside))
+    flops = sum(work[0] for work in works)
+    return _bound(flops, min(sum(work[1] for work in works), crossing), speed)
+
+
+def _bound(flops: float, moved: float, speed: DeviceSpeed) -> float:
     return speed.operator_seconds + max(
         flops / speed.flops_per_second, moved / speed.bytes_per_second
     )

@@ -17,8 +17,9 @@ from ep_core.errors import OptionError, PlacementError, did_you_mean
 from ep_core.graph import Graph, Node
 from ep_core.placement.build import Wishes
 from ep_core.placement.solve import Limits
+from ep_core.types import MemoryInfo
 
-__all__ = ["STRATEGIES", "Rules", "as_gain", "as_limit", "as_patterns", "as_strategy"]
+__all__ = ["STRATEGIES", "Rules", "as_bytes", "as_gain", "as_limit", "as_patterns", "as_strategy"]
 
 STRATEGIES = ("auto", "greedy", "cost")
 _OPERATOR = "op:"
@@ -55,6 +56,18 @@ def as_patterns(name: str, value: Any) -> dict[str, str]:
     return dict(value)
 
 
+def as_bytes(name: str, value: Any) -> dict[str, int]:
+    """Return bytes by provider; OptionError for what can't be that."""
+    if not isinstance(value, Mapping):
+        raise OptionError(name, expected="a dict of bytes by provider", got=repr(value))
+    for provider, limit in value.items():
+        number = isinstance(limit, numbers.Integral) and not isinstance(limit, bool)
+        if not isinstance(provider, str) or not number or limit < 0:
+            expected = "the name of a provider, and an int from 0 up"
+            raise OptionError(name, expected=expected, got=f"{provider!r}: {limit!r}")
+    return {provider: int(limit) for provider, limit in value.items()}
+
+
 def as_limit(name: str, value: Any) -> int | None:
     """Return an int from 0 up, or None for no limit; OptionError for anything else."""
     if value is None:
@@ -83,19 +96,24 @@ class Rules:
             `op:` and a type of operator; or `between:a->b` for what lies between two tensors.
             Where preferences contradict each other the first one counts; pins may not.
         limits: of each graph by itself.
+        memory_limits: bytes by provider.
         settled: what "auto" came to for an earlier graph; it holds for all.
+        taken: bytes by memory that earlier graphs need, predicted.
     """
 
     strategy: str = "auto"
     pin: Mapping[str, str] = field(default_factory=dict)
     prefer: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
+    memory_limits: Mapping[str, int] = field(default_factory=dict)
     settled: str | None = None
+    taken: Mapping[MemoryInfo, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # Settings that are dicts may have been changed after they were set.
         as_patterns("pin", self.pin)
         as_patterns("prefer", self.prefer)
+        as_bytes("memory_limits", self.memory_limits)
 
     def resolved(self, graph: Graph, names: Mapping[str, str]) -> Rules:
         """The same with the session's names of providers; checks what only a model can tell.
@@ -107,8 +125,12 @@ class Rules:
         Raises:
             PlacementError: a provider that isn't in the session, a pattern that matches no node.
         """
-        if not self.pin and not self.prefer:
-            return self
+        for provider in self.memory_limits:
+            if provider not in names:
+                raise PlacementError(
+                    f"memory_limits names provider {provider!r}, which isn't in the session",
+                    fix=did_you_mean(provider, names),
+                )
         for setting, patterns in (("pin", self.pin), ("prefer", self.prefer)):
             for pattern, provider in patterns.items():
                 if provider not in names:
@@ -128,6 +150,7 @@ class Rules:
             self,
             pin={pattern: names[provider] for pattern, provider in self.pin.items()},
             prefer={pattern: names[provider] for pattern, provider in self.prefer.items()},
+            memory_limits={names[name]: limit for name, limit in self.memory_limits.items()},
         )
 
     def wishes(

@@ -1,8 +1,8 @@
 """Local search over the true objective: what cuts can't see, above all the number of partitions.
 
-Moves are whole partitions and single units. A move is measured in full only if the change of
-units and copies, which is quick to find, leaves hope. Effort is counted in what is looked at, never
-by the clock, so that the same problem gives the same answer everywhere.
+Moves are whole partitions, fused groups and single units. A move is measured in full only if the
+change of units and copies, which is quick to find, leaves hope. Effort is counted in what is looked
+at, never by the clock, so that the same problem gives the same answer everywhere.
 """
 
 from __future__ import annotations
@@ -71,18 +71,26 @@ def _promising(problem: Problem, outcome: Outcome, hope: float, budget: Budget) 
 
 
 def _moves(problem: Problem, outcome: Outcome) -> Iterator[_Move]:
-    """Each partition to each other candidate; single units to a neighbour's or a faster one."""
+    """Each partition to each other candidate; groups to theirs; single units where it may pay.
+
+    That is to a neighbour's candidate or a faster one, or to any if memory is short.
+    """
     owners, able = outcome.owners, problem.able
     for batch in outcome.batches:
         for target in range(len(problem.candidates)):
             units = tuple(u for u in batch.units if target in able[u])
             if units and target != batch.candidate:
                 yield units, target
+    for group in problem.groups:
+        units = tuple(u for u in group.units if owners[u] != group.candidate)
+        if len(units) > 1 and all(group.candidate in able[u] for u in units):
+            yield units, group.candidate
     for unit, owner in enumerate(owners):
         if len(able[unit]) > 1:
             row = problem.costs[unit]
             near = {owners[other] for other in problem.makers[unit]}
             near.update(owners[other] for other in problem.users[unit])
             for target in able[unit]:
-                if target != owner and (target in near or row[target] < row[owner]):
+                likely = target in near or row[target] < row[owner] or outcome.overflow
+                if target != owner and likely:
                     yield (unit,), target

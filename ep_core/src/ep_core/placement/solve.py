@@ -1,23 +1,26 @@
 """The solver: simple placements, cuts at several prices, local search; the best one wins.
 
 The classic greedy placement is always among the candidates for the best, so that the answer is
-never costlier under the model.
+never costlier under the model, unless greedy doesn't fit into a memory.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ep_core.errors import OptionError, PlacementError
 from ep_core.placement.budget import Budget
+from ep_core.placement.cloning import Cloned, cloned
 from ep_core.placement.expansion import Prices, expand
+from ep_core.placement.fitting import check_room, roomy
 from ep_core.placement.objective import Outcome, evaluate
 from ep_core.placement.problem import IMPOSSIBLE, Problem
 from ep_core.placement.search import improve
 
-__all__ = ["Limits", "Solution", "greedy", "keep_to", "solve"]
+__all__ = ["Limits", "Solution", "first_choices", "greedy", "solve"]
 
 _CROSSINGS = (1.0, 0.0, 0.5, 2.0)
 """Prices of a crossing that are tried, in starts of a partition: no single one fits every graph."""
@@ -26,10 +29,18 @@ _EFFORT = 40
 """Work allowed: so much for any problem, and so much for each unit and use of a tensor."""
 _SEARCHED = 3
 """Placements that local search starts from."""
+_CLONED = 2
+"""Placements in which clones are looked for."""
 _HOPE = 3.0
 """Starts of a partition that one move may save, at most, for all that is known beforehand."""
 _ROUNDS = 4
 _RAISES = 8
+_ROOM_PRICES = tuple(1e-2 * 32**step for step in range(4))
+"""Of all the room of a memory, in costs of a simple placement; raised until everything fits."""
+_HALVINGS = 2
+_JOINTS = 6
+_FEW = 2000
+"""Placements that are all looked at, where nothing else fits into memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +74,8 @@ class Limits:
         return int(max(0, copies)), int(max(0, partitions))
 
     def rank(self, outcome: Outcome) -> tuple[float, ...]:
-        """What placements are compared by: limits, then cost, then fewer copies."""
-        return sum(self.excess(outcome)), outcome.cost, len(outcome.copies)
+        """What placements are compared by: room, limits, then cost, then fewer copies."""
+        return outcome.overflow, sum(self.excess(outcome)), outcome.cost, len(outcome.copies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +84,15 @@ class Solution:
 
     Attributes:
         simple: the chosen one is greedy, or one candidate wherever possible.
+        problem: the one that was solved, and with it the clones that the chosen placement has.
+        origins: by clone the unit that it does the same as.
     """
 
     chosen: Outcome
     greedy: Outcome
     simple: bool
+    problem: Problem
+    origins: tuple[int, ...] = ()
 
 
 def greedy(problem: Problem) -> Outcome:
@@ -90,22 +105,76 @@ def solve(problem: Problem, limits: Limits | None = None) -> Solution:
 
     Raises:
         PlacementError: a unit that nobody can run, units that depend on each other in a circle,
-            or limits that no placement found keeps to.
+            or memories or limits that no placement found keeps to.
     """
     problem.check()
     limits = limits or Limits()
     budget = Budget(_BASE_EFFORT + _EFFORT * _size(problem))
     classic = greedy(problem)
     found = [classic, *_singles(problem)]
+    if problem.tight:
+        found += roomy(problem, classic.owners)
     simple = min(found, key=limits.rank)
     if any(len(able) > 1 for able in problem.able):
-        found += _cuts(problem, classic, simple, limits, budget)
-        found = _searched(problem, found, limits, budget)
-    best = min(found, key=limits.rank)
-    keep_to(problem, limits, best)
-    if not any(limits.excess(simple)) and simple.cost - best.cost <= limits.min_gain * simple.cost:
-        best = simple
-    return Solution(best, classic, best is simple)
+        cutter = _Cutter(problem, classic, simple, budget)
+        cuts = _cuts(cutter, limits, classic, simple)
+        found = _searched(problem, [*found, *cuts], limits, budget)
+        if min(found, key=limits.rank).overflow:
+            found += _every(problem)
+        found = sorted(found, key=limits.rank)
+        if problem.clonable:
+            del found[_CLONED:]
+        if problem.clonable and budget.left > 0:
+            found.append(cutter.cut(Prices(crossing=cutter.start, cloning=True)))
+    best = _with_clones(problem, found, limits)
+    check_room(problem, best.outcome)
+    _keep_to(problem, limits, best.outcome)
+    kept = not simple.overflow and not any(limits.excess(simple))
+    if kept and simple.cost - best.outcome.cost <= limits.min_gain * simple.cost:
+        best = Cloned(problem, simple)
+    return Solution(best.outcome, classic, best.outcome is simple, best.problem, best.origins)
+
+
+def first_choices(problem: Problem, choices: Sequence[int], limits: Limits) -> Solution:
+    """Every unit where it is chosen to be, as far as there is room.
+
+    Raises:
+        PlacementError: as `solve`.
+    """
+    problem.check()
+    best = evaluate(problem, choices)
+    if best.overflow:
+        found = [best, *roomy(problem, choices)]
+        best = found[-1] if not found[-1].overflow else min(found, key=limits.rank)
+    if best.overflow:
+        best = improve(problem, best, limits.rank, math.inf, Budget(_EFFORT * _size(problem)))
+    if best.overflow:
+        best = min([best, *_every(problem)], key=limits.rank)
+    check_room(problem, best)
+    _keep_to(problem, limits, best)
+    return Solution(best, greedy(problem), True, problem)
+
+
+def _with_clones(problem: Problem, found: Sequence[Outcome], limits: Limits) -> Cloned:
+    """The best, with clones where that makes it better."""
+    best = Cloned(problem, min(found, key=limits.rank))
+    for outcome in found if problem.clonable else ():
+        other = cloned(problem, outcome, _cost_to_beat(best.outcome, limits))
+        if limits.rank(other.outcome) < limits.rank(best.outcome):
+            best = other
+    return best
+
+
+def _cost_to_beat(best: Outcome, limits: Limits) -> float:
+    """Of a placement that takes the place of this one; any cost where this keeps to no limits."""
+    return math.inf if best.overflow or any(limits.excess(best)) else best.cost
+
+
+def _every(problem: Problem) -> Iterator[Outcome]:
+    """All placements, if they are few."""
+    if math.prod(map(len, problem.able)) <= _FEW:
+        for owners in itertools.product(*problem.able):
+            yield evaluate(problem, owners)
 
 
 def _singles(problem: Problem) -> Iterator[Outcome]:
@@ -117,19 +186,91 @@ def _singles(problem: Problem) -> Iterator[Outcome]:
             )
 
 
-def _cuts(
-    problem: Problem, classic: Outcome, simple: Outcome, limits: Limits, budget: Budget
-) -> list[Outcome]:
-    starts = [s for c, s in enumerate(problem.partition_seconds) if c not in problem.solo]
-    start = sum(starts) / len(starts)
-    targets = sorted({c for able in problem.able if len(able) > 1 for c in able})
-    origin = classic if len(targets) == 2 else simple
+class _Cutter:
+    """Makes placements by cuts.
+
+    Attributes:
+        start: what starting a partition takes, on average.
+    """
+
+    def __init__(self, problem: Problem, classic: Outcome, simple: Outcome, budget: Budget) -> None:
+        starts = [s for c, s in enumerate(problem.partition_seconds) if c not in problem.solo]
+        self.problem = problem
+        self.budget = budget
+        self.start = sum(starts) / len(starts)
+        self._targets = sorted({c for able in problem.able if len(able) > 1 for c in able})
+        self._origin = classic if len(self._targets) == 2 else simple
+
+    def cut(self, prices: Prices) -> Outcome:
+        """Steps for each target in turn until a round gains nothing.
+
+        For two targets one step is the whole answer, as every free unit starts on the first.
+        """
+        problem, owners = self.problem, list(self._origin.owners)
+        if len(self._targets) == 2:
+            return evaluate(problem, expand(problem, owners, self._targets[1], prices, self.budget))
+        for _ in range(_ROUNDS):
+            before = owners
+            for target in self._targets:
+                owners = expand(problem, owners, target, prices, self.budget)
+            if owners == before or self.budget.left <= 0:
+                break
+        return evaluate(problem, owners)
+
+    def fit(self, over: Outcome) -> Iterator[Outcome]:
+        """Placements that fit, or nearly: cuts with a price of room, and what lies between two.
+
+        Args:
+            over: a placement that doesn't fit.
+        """
+        low = high = 0.0
+        for high in _ROOM_PRICES:
+            fitting = self._priced(high)
+            yield fitting
+            if not fitting.overflow:
+                break
+            over, low = fitting, high
+        if low == high:
+            return
+        for _ in range(_HALVINGS):
+            middle = math.sqrt(low * high) if low else high / 16
+            found = self._priced(middle)
+            yield found
+            if found.overflow:
+                over, low = found, middle
+            else:
+                fitting, high = found, middle
+        yield from self._joined(over, fitting)
+
+    def _joined(self, over: Outcome, fitting: Outcome) -> Iterator[Outcome]:
+        """The first units as in one placement and the rest as in the other, as far as it fits."""
+        low, high = 0, len(self.problem.order)
+        for _ in range(_JOINTS):
+            middle = (low + high) // 2
+            owners = list(fitting.owners)
+            for unit in self.problem.order[:middle]:
+                owners[unit] = over.owners[unit]
+            found = evaluate(self.problem, owners)
+            yield found
+            low, high = (low, middle) if found.overflow else (middle, high)
+
+    def _priced(self, factor: float) -> Outcome:
+        """Cut where all the room of a memory costs so many times what the origin does."""
+        total = factor * (self._origin.cost or 1.0)
+        memory = {m: total / max(1, room) for m, room in self.problem.tight.items()}
+        return self.cut(Prices(crossing=self.start, memory=memory))
+
+
+def _cuts(cutter: _Cutter, limits: Limits, classic: Outcome, simple: Outcome) -> list[Outcome]:
+    start, budget = cutter.start, cutter.budget
     factors = _CROSSINGS if start > 0 else (0.0,)
     found = []
     for factor in factors:
         if budget.left > 0:
-            prices = Prices(crossing=factor * start)
-            found.append(evaluate(problem, _expanded(problem, origin, targets, prices, budget)))
+            found.append(cutter.cut(Prices(crossing=factor * start)))
+    cheapest = min(found, key=lambda outcome: outcome.cost)
+    if cheapest.overflow:
+        found += cutter.fit(cheapest)
     price = max(start, classic.cost / 1000)
     for _ in range(_RAISES):
         copies, partitions = limits.excess(min(found, key=limits.rank))
@@ -137,45 +278,28 @@ def _cuts(
         if enough or not (copies or partitions):
             break
         prices = Prices(crossing=price if partitions else start, copy=price if copies else 0.0)
-        found.append(evaluate(problem, _expanded(problem, origin, targets, prices, budget)))
+        found.append(cutter.cut(prices))
         price *= 4
     return found
-
-
-def _expanded(
-    problem: Problem, origin: Outcome, targets: list[int], prices: Prices, budget: Budget
-) -> list[int]:
-    """Steps for each target in turn until a round gains nothing.
-
-    For two targets one step is the whole answer, if every free unit starts on the first.
-    """
-    owners = list(origin.owners)
-    if len(targets) == 2:
-        return expand(problem, owners, targets[1], prices, budget)
-    for _ in range(_ROUNDS):
-        before = owners
-        for target in targets:
-            owners = expand(problem, owners, target, prices, budget)
-        if owners == before or budget.left <= 0:
-            break
-    return owners
 
 
 def _searched(
     problem: Problem, found: list[Outcome], limits: Limits, budget: Budget
 ) -> list[Outcome]:
-    """Improve the best few; the rest stays out."""
+    """Improve the best few, and more as long as nothing fits into memory; the rest stays out."""
     different = {outcome.owners: outcome for outcome in reversed(found)}
-    best = sorted(different.values(), key=limits.rank)[:_SEARCHED]
-    result = list(best)
-    for outcome in best:
-        violated = any(limits.excess(outcome))
+    best = sorted(different.values(), key=limits.rank)
+    result = best[:_SEARCHED]
+    for position, outcome in enumerate(best):
+        if position >= _SEARCHED and not min(result, key=limits.rank).overflow:
+            break
+        violated = outcome.overflow or any(limits.excess(outcome))
         hope = math.inf if violated else _HOPE * max(problem.partition_seconds)
         result.append(improve(problem, outcome, limits.rank, hope, budget))
     return result
 
 
-def keep_to(problem: Problem, limits: Limits, best: Outcome) -> None:
+def _keep_to(problem: Problem, limits: Limits, best: Outcome) -> None:
     """Raise PlacementError if a placement exceeds the limits; names what stands against them."""
     copies, partitions = limits.excess(best)
     if not copies and not partitions:

@@ -1,7 +1,8 @@
-"""Which nodes belong together: the units of placement.
+"""Which nodes belong together: the units of placement; and which of them may run twice.
 
 A unit is one node, or a quantised operator with the DequantizeLinear nodes that only it reads and
-the QuantizeLinear node that alone reads it, which providers fuse into one integer kernel.
+the QuantizeLinear node that alone reads it, which providers fuse into one integer kernel. One that
+may run twice costs little, and gives the same bits on every provider.
 """
 
 from __future__ import annotations
@@ -9,11 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ep_core.graph import Graph, Node
+from ep_core.placement.roofline import Sizes
+from ep_core.types import DataType, TensorType
 
-__all__ = ["units_of"]
+__all__ = ["is_clonable", "units_of"]
 
 _IN = "DequantizeLinear"
 _OUT = "QuantizeLinear"
+_MADE_OF_SHAPES = frozenset({"ConstantOfShape", "Shape", "Size"})
+_CHEAP = frozenset(
+    {"Cast", "Concat", "Expand", "Flatten", "Gather", "Identity", "Range", "Reshape", "Slice"}
+    | {"Squeeze", "Tile", "Transpose", "Unsqueeze", "Where"}
+)
+"""Operators that pick, move and repeat elements, or convert them."""
+_ARITHMETIC = frozenset({"Add", "Equal", "Greater", "Less", "Max", "Min", "Mul", "Sub"})
+"""Exact for integers."""
+_CLONABLE = _MADE_OF_SHAPES | _CHEAP | _ARITHMETIC
+_SMALL_BYTES = 4096
 
 
 def units_of(graph: Graph, able: Mapping[int, tuple[bool, ...]]) -> list[tuple[int, ...]]:
@@ -58,6 +71,23 @@ def _quantised(graph: Graph, index: int, wanted: frozenset[str]) -> tuple[int, .
         if maker is not None and _is(graph.nodes[maker], _IN) and only_reader(name) == index:
             before.append(maker)
     return (*sorted(before), index, after) if before else ()
+
+
+def is_clonable(graph: Graph, index: int, sizes: Sizes) -> bool:
+    """True if a node may run twice: what makes a shape, is made of one, or computes with one."""
+    node = graph.nodes[index]
+    if node.op_type not in _CLONABLE or node.domain or len(node.outputs) != 1:
+        return False
+    name = node.outputs[0]
+    kind = graph.type_of(name)
+    if not isinstance(kind, TensorType) or kind.dtype is DataType.STRING:
+        return False
+    if any(name in graph.nodes[user].captures for user in graph.consumers.get(name, ())):
+        return False
+    if node.op_type in _MADE_OF_SHAPES:
+        return True
+    exact = node.op_type in _ARITHMETIC and (kind.dtype.is_integer or kind.dtype is DataType.BOOL)
+    return (exact or node.op_type in _CHEAP) and sizes.host_bytes(name) <= _SMALL_BYTES
 
 
 def _is(node: Node, op_type: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ep_core.artifacts.cache import ArtifactCache
@@ -15,12 +15,15 @@ from ep_core.errors import OptionError
 from ep_core.graph import Graph
 from ep_core.options import SessionOptions
 from ep_core.partition import Candidate, Partitioning
+from ep_core.passes import Watch
 from ep_core.placement.rules import Rules
 from ep_core.profiling.provider import WatchedProvider
 from ep_core.profiling.steps import timed_plan
 from ep_core.profiling.trace import Trace
+from ep_core.profiling.watching import CopyWatch
 from ep_core.running.executor import ContextPool, Terminable
 from ep_core.running.plan import Plan, Scratch
+from ep_core.tuning.tuner import Tuner
 
 __all__ = ["Profiler", "start_profiler"]
 
@@ -40,11 +43,18 @@ class Profiler:
         """The candidates to go on with."""
         return candidates
 
+    watch_pass: Watch | None = None
+    """Sees each graph pass."""
+
     def compiler(
-        self, candidates: Sequence[Candidate], cache: ArtifactCache | None, rules: Rules
+        self,
+        candidates: Sequence[Candidate],
+        cache: ArtifactCache | None,
+        rules: Rules,
+        tuner: Tuner | None,
     ) -> Compiler:
         """The session's compiler."""
-        return Compiler(candidates, cache, rules)
+        return Compiler(candidates, cache, rules, tuner)
 
     def contexts(
         self, providers: Sequence[ExecutionProvider], scratch: Sequence[Scratch]
@@ -89,9 +99,11 @@ class _On(Profiler):
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
+        self._watch = CopyWatch(trace)
         self._began = time.perf_counter_ns()
         self._phase = ""
         self._numbers = itertools.count(1)
+        self.watch_pass = self._timed_pass
 
     def phase(self, name: str) -> None:
         now = time.perf_counter_ns()
@@ -107,9 +119,15 @@ class _On(Profiler):
         ]
 
     def compiler(
-        self, candidates: Sequence[Candidate], cache: ArtifactCache | None, rules: Rules
+        self,
+        candidates: Sequence[Candidate],
+        cache: ArtifactCache | None,
+        rules: Rules,
+        tuner: Tuner | None,
     ) -> Compiler:
-        self._compiler = _TimedCompiler(candidates, cache, rules, trace=self._trace)
+        self._compiler = _TimedCompiler(
+            candidates, cache, rules, tuner, trace=self._trace, watch=self._watch
+        )
         return self._compiler
 
     def contexts(
@@ -117,21 +135,38 @@ class _On(Profiler):
     ) -> ContextPool:
         return _TimedPool(providers, scratch, self._trace, self._numbers, self._compiler)
 
+    def _timed_pass(self, name: str, graph: Graph, work: Callable[[], Graph]) -> Graph:
+        start = time.perf_counter_ns()
+        result = work()
+        end = time.perf_counter_ns()
+        before, after, changed = _size(graph), _size(result), result is not graph
+        sizes = {"nodes_before": before, "nodes_after": after}
+        self._trace.add(name, "pass", start, end, "", changed=changed, **sizes)
+        return result
+
     @property
     def started_ns(self) -> int:
         return self._trace.started_ns
 
     def end(self) -> str:
+        self._watch.stop()
         return self._trace.write()
 
     def discard(self) -> None:
         self._trace.discard()
 
     def close(self) -> None:
+        self._watch.stop()
         try:
             self._trace.write()
         except OptionError as error:
             _LOG.warning("%s", error)
+
+
+def _size(graph: Graph) -> int:
+    """Nodes of a graph and of the bodies in it."""
+    bodies = (body for node in graph.nodes for body in node.bodies.values())
+    return len(graph.nodes) + sum(map(_size, bodies))
 
 
 @dataclass(kw_only=True)
@@ -139,6 +174,7 @@ class _TimedCompiler(Compiler):
     """Times what it does for each graph, and makes plans whose steps are timed."""
 
     trace: Trace
+    watch: CopyWatch
 
     def compile(self, graph: Graph, scope: str = "") -> Plan:
         with self.trace.span(f"place and compile {scope or graph.name}", "compile"):
@@ -152,9 +188,10 @@ class _TimedCompiler(Compiler):
             plan,
             scope,
             [part for part in report.partitions if part.scope == scope],
-            {placed.node: placed.cost for placed in report.nodes[scope]},
+            [copy for copy in report.copies if copy.scope == scope],
             {candidate.name: candidate.provider for candidate in self.candidates},
             self.trace,
+            self.watch,
         )
 
     def _place(

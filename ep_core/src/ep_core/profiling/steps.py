@@ -10,7 +10,8 @@ from typing import Any
 from ep_core.binding.planner import CopyInto, Duplicate
 from ep_core.contracts import Allocator, ExecutionProvider
 from ep_core.profiling.trace import Trace
-from ep_core.report import PartitionReport
+from ep_core.profiling.watching import CopyWatch, WatchedCopy
+from ep_core.report import CopyReport, PartitionReport
 from ep_core.running.plan import (
     NO_STREAM,
     Copy,
@@ -79,28 +80,30 @@ def timed_plan(
     plan: Plan,
     scope: str,
     parts: Sequence[PartitionReport],
-    costs: Mapping[str, float | None],
+    copies: Sequence[CopyReport],
     providers: Mapping[str, ExecutionProvider],
     trace: Trace,
+    watch: CopyWatch,
 ) -> Plan:
     """Return the plan with its steps timed; those that take no time worth noting stay as they are.
 
     Args:
         scope: of the plan's graph.
         parts: what is known of its partitions, in the order of their steps.
-        costs: seconds that the providers estimated, by node.
+        copies: likewise, in any order.
         providers: by name.
     """
     remaining = iter(parts)
+    predicted = {(copy.value, copy.source, copy.target): copy.seconds for copy in copies}
     steps: list[Step] = []
     for step in plan.steps:
-        if isinstance(step, _TimedStep | Record | Release):
+        if isinstance(step, _TimedStep | WatchedCopy | Record | Release):
             steps.append(step)
         elif isinstance(step, Run):
             part = next(remaining)
-            steps.append(_timed_run(step, part, costs, providers[part.provider], trace))
+            steps.append(_timed_run(step, part, providers[part.provider], trace))
         elif isinstance(step, _COPIES):
-            steps.append(_timed_copy(step, trace))
+            steps.append(_timed_copy(step, scope, predicted, trace, watch))
         elif isinstance(step, HostWait):
             steps.append(_TimedStep(step, trace, "wait for a stream", "wait"))
         elif isinstance(step, StreamWait):
@@ -112,19 +115,30 @@ def timed_plan(
     return replace(plan, steps=tuple(steps))
 
 
-def _timed_copy(step: Copy | CopyInto | Duplicate, trace: Trace) -> Step:
+def _timed_copy(
+    step: Copy | CopyInto | Duplicate,
+    scope: str,
+    predicted: Mapping[tuple[str, str, str], float | None],
+    trace: Trace,
+    watch: CopyWatch,
+) -> Step:
     hop = None if isinstance(step, Duplicate) else step.hop
     source, target = (HOST_MEMORY, HOST_MEMORY) if hop is None else (hop.source, hop.target)
-    args = {"value": step.value, "from": str(source), "to": str(target)}
+    args = {"value": step.value, "from": str(source), "to": str(target), "scope": scope}
+    args |= _prediction(predicted.get((step.value, str(source), str(target))))
     queued = not isinstance(step, Duplicate) and step.stream != NO_STREAM
     allocator = step.allocator if isinstance(step, Copy) else None
-    return _TimedStep(step, trace, f"copy {step.value}", "copy", args, queued, allocator)
+    name = f"copy {step.value}"
+    timed = _TimedStep(step, trace, name, "copy", args, queued, allocator)
+    if isinstance(step, Duplicate) or not queued:
+        return timed
+    row = f"copies {source.device} to {target.device}"
+    return WatchedCopy(timed, step.stream, name, row, args, watch)
 
 
 def _timed_run(
     step: Run,
     part: PartitionReport,
-    costs: Mapping[str, float | None],
     provider: ExecutionProvider,
     trace: Trace,
 ) -> Step:
@@ -134,9 +148,11 @@ def _timed_run(
         "scope": part.scope,
         "node_count": len(part.nodes),
         "nodes": list(part.nodes[:_SHOWN_NODES]),
+        **_prediction(part.seconds),
     }
-    known = [cost for name in part.nodes if (cost := costs.get(name)) is not None]
-    if len(known) == len(part.nodes):
-        args["predicted_us"] = sum(known) * 1e6
     queued = step.stream != NO_STREAM
     return _TimedStep(step, trace, part.name, "partition", args, queued, provider.allocator)
+
+
+def _prediction(seconds: float | None) -> dict[str, Any]:
+    return {} if seconds is None else {"predicted_us": seconds * 1e6}

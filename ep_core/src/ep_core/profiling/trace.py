@@ -1,7 +1,8 @@
 """The events of a trace and the file they go to; knows nothing of sessions, plans and providers.
 
 The format is Chrome's "Trace Event Format" in its form as an array: complete events (`X`) with
-`ts` and `dur` in microseconds, counters (`C`), and the names of processes and threads (`M`).
+`ts` and `dur` in microseconds, counters (`C`), and the names of processes and threads (`M`). They
+are in the order of their starts.
 """
 
 from __future__ import annotations
@@ -84,6 +85,8 @@ class Trace:
                 return str(self._path)
             self._open = False
             numbers = {row: number for number, row in enumerate(self._rows, start=1)}
+            # Sorted, so that times only grow and what is around something stands before it.
+            self._events.sort(key=lambda event: (event["ts"], -event.get("dur", 0)))
             events = [*self._names(), *(self._finished(e, numbers) for e in self._events)]
             self._events = []
         try:

@@ -20,7 +20,7 @@ from ep_core.running.executor import execute, isolate
 from ep_core.running.plan import Plan, RunState, Step
 from ep_core.types import TensorType, ValueType
 
-__all__ = ["Body", "control_flow_step"]
+__all__ = ["Body", "bodies_of", "control_flow_step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,19 @@ def control_flow_step(
         known = _scan_types(types[states:], own[1 + states :], axes=[0] * len(own))
         return _Loop(node.name, inputs, bound["body"], outputs, known)
     return _scan_step(node, inputs, bound["body"], own, outputs, types)
+
+
+def bodies_of(step: Step) -> tuple[tuple[Plan, ...], int]:
+    """The plans of which a step runs one, and how often it holds its outputs while it does.
+
+    That is once in a branch, whose own outputs they are. What repeats a body keeps what the rounds
+    gave, and then joins it; in Scan-8 that is done for each batch, and then for all.
+    """
+    if isinstance(step, _If):
+        return (step.then_branch.plan, step.else_branch.plan), 0
+    if isinstance(step, _Loop | _Scan):
+        return (step.body.plan,), 2
+    return ((step.body.plan,), 3) if isinstance(step, _BatchedScan) else ((), 0)
 
 
 def _required(node: Node, inputs: tuple[int | None, ...], index: int) -> int:

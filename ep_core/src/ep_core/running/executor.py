@@ -15,8 +15,9 @@ import numpy as np
 
 from ep_core.contracts import ExecutionProvider, Stream, Value
 from ep_core.errors import ContractError, RunCancelledError
-from ep_core.memory import copy_value
-from ep_core.running.plan import Plan, RunState, Scratch, Step, reraise
+from ep_core.memory import copy_value, pinned_array
+from ep_core.running.plan import NO_STREAM, Plan, RunState, Scratch, Step, reraise
+from ep_core.types import DataType
 
 __all__ = ["ContextPool", "RunContext", "Terminable", "block_sizes", "execute"]
 
@@ -62,10 +63,7 @@ def isolate(plan: Plan, outputs: list[Value]) -> list[Value]:
 
 def _abandon(plan: Plan, values: list[Any], state: RunState) -> None:
     """After an error: let the queued work end, then give device memory back."""
-    for stream in state.streams:
-        if stream is not None:
-            with contextlib.suppress(Exception):
-                stream.synchronize()
+    state.drain()
     for slot, (allocator, _) in plan.owners.items():
         if values[slot] is not None:
             with contextlib.suppress(Exception):
@@ -75,18 +73,36 @@ def _abandon(plan: Plan, values: list[Any], state: RunState) -> None:
 class RunContext:
     """Streams and reusable host arrays of one run at a time."""
 
-    __slots__ = ("options", "scratch", "streams")
+    __slots__ = ("_providers", "_streams", "options", "scratch")
 
     def __init__(self, providers: Sequence[ExecutionProvider], scratch: Sequence[Scratch]) -> None:
         self.options: Terminable | None = None
-        self.streams: list[Stream | None] = []
+        self._providers = providers
+        self._streams: dict[int, Stream] = {}
         try:
-            for provider in providers:
-                self.streams.append(_stream_of(provider))
-            self.scratch = _allocate(scratch)
+            for number, provider in enumerate(providers):
+                if provider.features.asynchronous:
+                    self._streams[number] = _new_stream(provider)
+            self.scratch = _allocate(scratch, providers)
         except BaseException as error:  # noqa: BLE001 - raised again below
             self.close()
             reraise(error, "preparing a run")
+
+    def stream(self, number: int) -> Stream | None:
+        """A stream by its number, those for copies made when they are first wanted."""
+        if number == NO_STREAM:
+            return None
+        found = self._streams.get(number)
+        if found is None:
+            found = _new_stream(self._providers[number % len(self._providers)])
+            self._streams[number] = found
+        return found
+
+    def drain(self) -> None:
+        """Let the queued work end; its errors don't matter any more."""
+        for stream in self._streams.values():
+            with contextlib.suppress(Exception):
+                stream.synchronize()
 
     def check(self) -> None:
         """Raise RunCancelledError once `terminate` is set on the run's options."""
@@ -96,17 +112,13 @@ class RunContext:
             )
 
     def close(self) -> None:
-        """Close the streams; errors of abandoned work don't matter any more."""
-        for stream in self.streams:
-            if stream is not None:
-                with contextlib.suppress(Exception):
-                    stream.close()
+        """Close the streams, when nobody cares for their errors any more."""
+        for stream in self._streams.values():
+            with contextlib.suppress(Exception):
+                stream.close()
 
 
-def _stream_of(provider: ExecutionProvider) -> Stream | None:
-    """A new stream, None for a provider whose work is done when `run` returns."""
-    if not provider.features.asynchronous:
-        return None
+def _new_stream(provider: ExecutionProvider) -> Stream:
     stream = provider.create_stream()
     if stream is None:
         raise ContractError(
@@ -116,9 +128,18 @@ def _stream_of(provider: ExecutionProvider) -> Stream | None:
     return stream
 
 
-def _allocate(scratch: Sequence[Scratch]) -> list[np.ndarray[Any, Any]]:
+def _allocate(
+    scratch: Sequence[Scratch], providers: Sequence[ExecutionProvider]
+) -> list[np.ndarray[Any, Any]]:
     """One block of memory per block number, and the arrays as views into them."""
-    blocks = {block: np.empty(size, np.uint8) for block, size in block_sizes(scratch).items()}
+    pinners = {item.block: item.pinner for item in scratch}
+    blocks: dict[int, np.ndarray[Any, Any]] = {}
+    for block, size in block_sizes(scratch).items():
+        pinner = pinners[block]
+        if pinner is None or size == 0:
+            blocks[block] = np.empty(size, np.uint8)
+        else:
+            blocks[block] = pinned_array(providers[pinner], (size,), DataType.UINT8)
     return [
         blocks[item.block][: item.nbytes].view(item.dtype.numpy).reshape(item.shape)
         for item in scratch

@@ -1,15 +1,18 @@
 """The plan: a flat tuple of steps that run a graph, and the steps themselves.
 
 A step knows slots (positions in one list of values), partitions, streams and nothing else. All
-decisions were taken by `planner.py`; a step only does its part. Streams are addressed by the
-position of their provider, events live in slots like values.
+decisions were taken by `planner.py` and `ordering.py`; a step only does its part. Events live in
+slots like values.
+
+Streams go by number. With n providers, stream i is where the provider at position i works; where
+copies go on beside its work, n + i is for those into its memory and 2n + i for those out of it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import MutableSequence, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, MutableSequence, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -17,11 +20,13 @@ import numpy as np
 from ep_core.contracts import Allocator, CompiledPartition, Stream, Value
 from ep_core.errors import AllocationError, ContractError, EpError, RunError
 from ep_core.memory import Hop, contiguous
-from ep_core.types import DataType
+from ep_core.types import DataType, MemoryInfo
 
 __all__ = [
     "Copy",
+    "Held",
     "HostWait",
+    "Peak",
     "Plan",
     "Record",
     "Release",
@@ -39,9 +44,12 @@ NO_STREAM = -1
 class RunState(Protocol):
     """What steps see of the run they belong to."""
 
-    @property
-    def streams(self) -> Sequence[Stream | None]:
-        """One per provider, None where the provider has no streams."""
+    def stream(self, number: int) -> Stream | None:
+        """A stream of the run by its number; None for NO_STREAM."""
+        ...
+
+    def drain(self) -> None:
+        """Let the queued work end, whatever becomes of it."""
         ...
 
     def check(self) -> None:
@@ -85,11 +93,13 @@ class Scratch:
 
     Attributes:
         block: which block of memory it lies in; arrays in one block are never alive together.
+        pinner: position of the provider whose page-locked memory the block is, None for plain.
     """
 
     dtype: DataType
     shape: tuple[int, ...]
     block: int
+    pinner: int | None = None
 
     @property
     def nbytes(self) -> int:
@@ -103,7 +113,7 @@ class Run:
 
     Attributes:
         label: for messages: provider and partition name.
-        stream: position of the provider whose stream gets the work, NO_STREAM for none.
+        stream: number of the stream that gets the work, NO_STREAM for none.
         scratch: for each output the position of the scratch array to write into, or None where
             the partition makes the value; empty if it makes them all.
         optional: slots of outputs that may be an empty optional.
@@ -125,7 +135,7 @@ class Run:
             outputs = [None if at is None else state.scratch[at] for at in self.scratch]
         for position, slot in self.given:
             outputs[position] = values[slot]
-        stream = None if self.stream == NO_STREAM else state.streams[self.stream]
+        stream = state.stream(self.stream)
         self.call([values[slot] for slot in self.inputs], outputs, stream)
         for slot, value in zip(self.outputs, outputs, strict=True):
             values[slot] = value
@@ -152,9 +162,11 @@ class Copy:
 
     Attributes:
         allocator: gives the target's memory; None for host memory.
-        stream: position of the provider whose stream does it, NO_STREAM for a blocking copy.
-        owned: the target's memory is ordered on that same stream.
+        stream: number of the stream that does it, NO_STREAM for a blocking copy.
+        home: number of the stream in whose order the target's memory is given out, NO_STREAM for
+            none.
         value, nbytes: for the report; bytes are None where the shape isn't static.
+        scratch: position of the scratch array to copy into, None for a new array.
     """
 
     value: str
@@ -163,8 +175,9 @@ class Copy:
     hop: Hop
     allocator: Allocator | None
     stream: int
-    owned: bool
+    home: int
     nbytes: int | None
+    scratch: int | None = None
 
     @property
     def label(self) -> str:
@@ -176,8 +189,7 @@ class Copy:
         if source is None:
             values[self.target] = None
             return
-        stream = None if self.stream == NO_STREAM else state.streams[self.stream]
-        target: Any
+        stream = state.stream(self.stream)
         if isinstance(source, np.ndarray):
             source = contiguous(source)
             # The array that is really read has to live as long as the copy may run.
@@ -186,12 +198,24 @@ class Copy:
         else:
             dtype = source.dtype
         if self.allocator is None:
-            target = np.empty(source.shape, dtype.numpy)
+            values[self.target] = self._array(tuple(source.shape), dtype, state)
         else:
-            order = stream if self.owned else None
-            target = self.allocator.allocate(tuple(source.shape), dtype, order)
-        values[self.target] = target
-        self.hop.transfer.copy(source, target, stream)
+            home = None if stream is None else state.stream(self.home)
+            values[self.target] = self.allocator.allocate(tuple(source.shape), dtype, home)
+            if stream is not None and home is not None and home is not stream:
+                # Work of its own stream may have used that memory until now.
+                stream.wait(home.record())
+        self.hop.transfer.copy(source, values[self.target], stream)
+
+    def _array(
+        self, shape: tuple[int, ...], dtype: DataType, state: RunState
+    ) -> np.ndarray[Any, Any]:
+        """The host memory to copy into."""
+        if self.scratch is not None:
+            array = state.scratch[self.scratch]
+            if (array.shape, array.dtype) == (shape, dtype.numpy):  # the model may say otherwise
+                return array
+        return np.empty(shape, dtype.numpy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +231,7 @@ class Record:
         return "the event of a stream"
 
     def execute(self, values: list[Any], state: RunState) -> None:
-        stream = state.streams[self.stream]
+        stream = state.stream(self.stream)
         assert stream is not None
         values[self.event] = stream.record()
 
@@ -225,7 +249,7 @@ class StreamWait:
         return "the wait for another stream"
 
     def execute(self, values: list[Any], state: RunState) -> None:
-        stream = state.streams[self.stream]
+        stream = state.stream(self.stream)
         assert stream is not None
         stream.wait(values[self.event])
 
@@ -262,8 +286,34 @@ class Release:
         value = values[self.slot]
         values[self.slot] = None
         if self.allocator is not None and value is not None:
-            stream = None if self.stream == NO_STREAM else state.streams[self.stream]
-            self.allocator.release(value, stream)
+            self.allocator.release(value, state.stream(self.stream))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a slot is for, as far as it concerns memory.
+
+    Attributes:
+        value: its name in the model; empty for memory of the caller's and for events.
+        nbytes: None where the shape isn't static.
+    """
+
+    value: str
+    memory: MemoryInfo
+    nbytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The most that one run takes of a memory.
+
+    Attributes:
+        nbytes: None where it isn't known beforehand.
+        unknown: why not, empty where it is known.
+    """
+
+    nbytes: int | None
+    unknown: str = ""
 
 
 @dataclass(frozen=True)
@@ -279,6 +329,9 @@ class Plan:
         steps: in order.
         owners: allocator and stream of each slot in device memory, to clean up after an error.
         subplans: plans of the bodies of control-flow nodes.
+        held: by slot, without those of events.
+        makes: by step, the slots that it fills with memory.
+        peaks: by memory, what one run takes without `RunState.scratch`; see `peak.py`.
     """
 
     inputs: tuple[str, ...]
@@ -288,6 +341,9 @@ class Plan:
     steps: tuple[Step, ...]
     owners: dict[int, tuple[Allocator, int]]
     subplans: tuple[Plan, ...] = ()
+    held: tuple[Held, ...] = ()
+    makes: tuple[tuple[int, ...], ...] = ()
+    peaks: Mapping[MemoryInfo, Peak] = field(default_factory=dict)
 
     @property
     def partitions(self) -> list[CompiledPartition]:

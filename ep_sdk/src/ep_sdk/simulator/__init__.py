@@ -76,6 +76,17 @@ INFO = ProviderInfo(
         "compile_latency_us": _latency("compiling one node"),
         "kernel_latency_us": _latency("every kernel"),
         "copy_latency_us": _latency("every copy"),
+        "pageable_latency_us": OptionSpec(
+            0,
+            "microseconds for which the host waits in a copy on a stream whose host memory isn't "
+            "pinned",
+            _MICROSECONDS,
+            artifacts=False,
+        ),
+        "pinned_capacity": OptionSpec(
+            2**31, "page-locked host memory, in bytes", as_bytes, artifacts=False
+        ),
+        "overlap": OptionSpec(True, "copies go on beside kernels", as_bool, artifacts=False),
         "speed": OptionSpec(
             None,
             "what the device declares of itself: operations and bytes in a second, seconds of an "
@@ -106,15 +117,17 @@ def _list_devices() -> Sequence[DeviceInfo]:
             name=f"Simulated accelerator {number}",
             memory_bytes=INFO.options["capacity"].default,
             fingerprint=f"simulator-{INFO.version}",
+            dlpack_device=(12, int(number)),
         )
         for number in ("0", "1")
     ]
 
 
 def _open(info: ProviderInfo, device: DeviceInfo, options: Mapping[str, Any]) -> ExecutionProvider:
-    from ep_sdk.simulator.provider import SimulatorProvider
+    from ep_sdk.simulator.provider import OneStreamSimulator, SimulatorProvider
 
-    return SimulatorProvider(info, device, options)
+    kind = SimulatorProvider if options["overlap"] else OneStreamSimulator
+    return kind(info, device, options)
 
 
 @hookimpl

@@ -9,6 +9,7 @@ from typing import Any
 
 from ep_core.errors import AllocationError, DeviceLostError, RunError
 from ep_core.types import MemoryInfo, MemoryKind
+from ep_sdk.simulator.pinned import PinnedMemory
 
 __all__ = ["SimulatedDevice"]
 
@@ -18,10 +19,12 @@ class SimulatedDevice:
 
     Attributes:
         memory: the name of the device's memory.
+        pinned: host memory that it copies from and to without keeping the host waiting.
     """
 
     def __init__(self, device_id: str, options: Mapping[str, Any]) -> None:
         self.memory = MemoryInfo(f"simulator:{device_id}", MemoryKind.DEVICE)
+        self.pinned = PinnedMemory(self.memory.device, options["pinned_capacity"])
         self._options = options
         self._lock = threading.Lock()
         self._counts = {"allocation": 0, "copy": 0, "kernel": 0}
@@ -48,6 +51,10 @@ class SimulatedDevice:
     def compiling(self, nodes: int) -> None:
         """What compiling does: take its time for every node."""
         self._pass_time(self._options["compile_latency_us"] * nodes)
+
+    def staging(self) -> None:
+        """What the host does for a copy on a stream whose host memory isn't pinned: wait."""
+        self._pass_time(self._options["pageable_latency_us"])
 
     def copying(self, number: int) -> None:
         """What a copy does before it moves bytes: take its time, and fail if it is told to."""

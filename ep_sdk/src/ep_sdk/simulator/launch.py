@@ -96,7 +96,7 @@ def launched(
             stream.submit(work)
         except BaseException:
             if out is None:
-                provider.allocator.release(target)
+                provider.allocator.release(target, stream)
             raise
         return target
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,62 +21,15 @@ import numpy as np
 from ep_core.contracts import AllocatorStats, Buffer, Stream
 from ep_core.errors import AllocationError, ContractError, NotSupportedError
 from ep_core.types import DataType, MemoryInfo
-from ep_sdk.arena import Arena, Chunk
+from ep_sdk.arena import Arena
+from ep_sdk.dlpack import lend, take
+from ep_sdk.simulator.blocks import EXT_DEVICE, GUARD_BYTES, POISON, Block, Loan, Storage
 from ep_sdk.simulator.device import SimulatedDevice
 from ep_sdk.simulator.stream import SimulatorStream
 
 __all__ = ["GUARD_BYTES", "POISON", "MemoryPool", "SimulatorBuffer", "device_array"]
 
-POISON = 0xA5
-GUARD_BYTES = 64
-_GUARD = 0x5C
-_KDL_EXT_DEV = 12
-_Storage = np.ndarray[Any, np.dtype[np.uint8]]
 _PATIENCE_SECONDS = 10.0
-
-
-class _Block:
-    """One allocation: a guard, the bytes, a guard, in a chunk that others had before.
-
-    Attributes:
-        released: the owner has given it back; work already submitted may still use it.
-        storage: None once it is freed.
-    """
-
-    __slots__ = ("chunk", "nbytes", "pool", "released", "storage")
-
-    def __init__(self, pool: MemoryPool, chunk: Chunk[_Storage], nbytes: int) -> None:
-        self.pool = pool
-        self.chunk = chunk
-        self.nbytes = nbytes
-        self.released = False
-        self.storage: _Storage | None = chunk.raw[: nbytes + 2 * GUARD_BYTES]
-
-    def prepare(self) -> None:
-        """Set the guards and poison the bytes, once nobody uses the chunk any more."""
-        assert self.storage is not None
-        self.storage[...] = _GUARD
-        self.payload()[...] = POISON
-
-    def payload(self) -> _Storage:
-        """The bytes.
-
-        Raises:
-            ContractError: the block has been freed.
-        """
-        if self.storage is None:
-            raise ContractError(
-                f"memory of {self.pool.memory.device} was used after it was freed",
-                fix="Release a buffer on the stream of its last use, or after that has finished.",
-            )
-        return self.storage[GUARD_BYTES : GUARD_BYTES + self.nbytes]
-
-    def is_intact(self) -> bool:
-        """True unless somebody wrote beyond the ends."""
-        assert self.storage is not None
-        before = self.storage[:GUARD_BYTES]
-        after = self.storage[GUARD_BYTES + self.nbytes :]
-        return bool((before == _GUARD).all() and (after == _GUARD).all())
 
 
 class SimulatorBuffer:
@@ -86,7 +41,12 @@ class SimulatorBuffer:
     __slots__ = ("_block", "_dtype", "_is_view", "_shape")
 
     def __init__(
-        self, block: _Block, dtype: DataType, shape: tuple[int, ...], *, is_view: bool = False
+        self,
+        block: Block | Loan,
+        dtype: DataType,
+        shape: tuple[int, ...],
+        *,
+        is_view: bool = False,
     ) -> None:
         self._block = block
         self._dtype = dtype
@@ -126,13 +86,37 @@ class SimulatorBuffer:
                 got=repr(self),
             )
 
-    def __dlpack__(self, *, stream: int | None = None) -> object:
-        """Raise BufferError: nobody else can read this memory."""
-        raise BufferError("simulated device memory can't be exported; copy it to the host")
+    def data_ptr(self) -> int:
+        """Where its bytes are; only the simulator may read there.
+
+        Raises:
+            ContractError: the buffer has been released.
+        """
+        self.check()
+        return int(self._block.payload().ctypes.data)
+
+    def __dlpack__(
+        self, *, stream: int | None = None, max_version: tuple[int, int] | None = None
+    ) -> object:
+        """Share the bytes, which only other simulated devices can read.
+
+        Raises:
+            ContractError: the buffer has been released.
+            BufferError: it is another library's already.
+        """
+        self.check()
+        block = self._block
+        if isinstance(block, Loan):
+            raise BufferError("memory of another library isn't exported again")
+        block.pool.count_lent(block)
+        device = self.__dlpack_device__()
+        given_back = partial(block.pool.returned.append, block)
+        address = int(block.payload().ctypes.data)
+        return lend(address, self.shape, self.dtype, device, given_back, max_version)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """An extension device, with the number of the simulated device."""
-        return (_KDL_EXT_DEV, int(self.memory.device.rpartition(":")[2]))
+        return (EXT_DEVICE, int(self.memory.device.rpartition(":")[2]))
 
     def __repr__(self) -> str:
         return f"<{self.memory} {self._dtype.text}{list(self._shape)}>"
@@ -148,15 +132,21 @@ def device_array(buffer: SimulatorBuffer) -> np.ndarray[Any, Any]:
 
 
 class MemoryPool:
-    """The memory of one device; meets `ep_core.contracts.Allocator`."""
+    """The memory of one device; meets `ep_core.contracts.Allocator`.
+
+    Attributes:
+        returned: blocks that a capsule of DLPack's has given up since somebody looked. That happens
+            on any thread and inside the garbage collector, so nothing is done about it there.
+    """
 
     def __init__(self, device: SimulatedDevice, capacity: int, alignment: int) -> None:
         self._device = device
         self._room = capacity
-        self._arena: Arena[_Storage] = Arena(
+        self._arena: Arena[Storage] = Arena(
             self._reserve, self._unreserve, alignment, _PATIENCE_SECONDS
         )
         self._releasing = threading.Lock()
+        self.returned: deque[Block] = deque()
 
     @property
     def memory(self) -> MemoryInfo:
@@ -176,6 +166,7 @@ class MemoryPool:
             DeviceLostError: the device is lost.
         """
         self._device.check()
+        self._take_back()
         if dtype.bits % 8 or dtype is DataType.STRING:
             raise NotSupportedError(f"memory of {self.memory.device} holds no {dtype.text}")
         nbytes = math.prod(shape) * (dtype.bits // 8)
@@ -189,7 +180,7 @@ class MemoryPool:
                 got=error.got,
                 fix="Raise its option 'capacity', or run less at once.",
             ) from error
-        block = _Block(self, chunk, nbytes)
+        block = Block(self, chunk, nbytes)
         if chunk.is_idle or not _in_order(stream, block.prepare):
             block.prepare()
         return SimulatorBuffer(block, dtype, tuple(shape))
@@ -210,10 +201,75 @@ class MemoryPool:
             )
         if buffer._is_view:
             raise ContractError("a view of a buffer was released", got=repr(buffer))
+        self._take_back()
         block = buffer._block
         with self._releasing:
             buffer.check()
             block.released = True
+            if isinstance(block, Block):
+                block.stream = stream
+                if block.lent:
+                    return
+        if isinstance(block, Loan):
+            if not _in_order(stream, block.give_back):
+                block.give_back()
+            return
+        self._free(block)
+
+    def import_dlpack(self, tensor: Any) -> SimulatorBuffer:
+        """A buffer over another library's tensor, or over one of the simulator's.
+
+        Raises:
+            BufferError: it isn't on this device, isn't contiguous, or has a type that the memory
+                can't hold.
+        """
+        number = int(self.memory.device.rpartition(":")[2])
+        borrowed = take(tensor, (EXT_DEVICE, number))
+        nbytes = math.prod(borrowed.shape) * borrowed.dtype.numpy.itemsize
+        return SimulatorBuffer(Loan(self, borrowed, nbytes), borrowed.dtype, borrowed.shape)
+
+    def count_lent(self, block: Block) -> None:
+        """Note that one more capsule shares a block."""
+        with self._releasing:
+            block.lent += 1
+
+    def stats(self) -> AllocatorStats:
+        """Counters; memory is in use until it is released, whatever its stream still has to do."""
+        self._take_back()
+        return replace(self._arena.stats(), pinned_bytes=self._device.pinned.nbytes())
+
+    def close(self) -> None:
+        """Give back what is free now, and the rest as soon as it is released."""
+        self._arena.close()
+
+    def _reserve(self, size: int) -> Storage:
+        """What the device gives the arena; called under its lock."""
+        if size > self._room:
+            raise AllocationError(
+                "the device is full", expected=f"at most {self._room} bytes", got=size
+            )
+        self._room -= size
+        return np.empty(size + 2 * GUARD_BYTES, np.uint8)
+
+    def _unreserve(self, storage: Storage) -> None:
+        self._room += len(storage) - 2 * GUARD_BYTES
+
+    def _take_back(self) -> None:
+        """Free what was released while it was lent, and has been given back since."""
+        while True:
+            try:
+                block = self.returned.popleft()
+            except IndexError:
+                return
+            with self._releasing:
+                block.lent -= 1
+                is_free = block.released and not block.lent
+            if is_free:
+                self._free(block)
+
+    def _free(self, block: Block) -> None:
+        """Let others have a released block once its stream got there."""
+        stream = block.stream
         if _in_order(stream, lambda: self._wipe(block)):
             # Only now: whoever takes the chunk queues its own work behind the wiping.
             turn = self._arena.give(block.chunk, stream)
@@ -226,27 +282,7 @@ class MemoryPool:
         finally:
             self._arena.give(block.chunk)
 
-    def stats(self) -> AllocatorStats:
-        """Counters; memory is in use until it is released, whatever its stream still has to do."""
-        return self._arena.stats()
-
-    def close(self) -> None:
-        """Give back what is free now, and the rest as soon as it is released."""
-        self._arena.close()
-
-    def _reserve(self, size: int) -> _Storage:
-        """What the device gives the arena; called under its lock."""
-        if size > self._room:
-            raise AllocationError(
-                "the device is full", expected=f"at most {self._room} bytes", got=size
-            )
-        self._room -= size
-        return np.empty(size + 2 * GUARD_BYTES, np.uint8)
-
-    def _unreserve(self, storage: _Storage) -> None:
-        self._room += len(storage) - 2 * GUARD_BYTES
-
-    def _wipe(self, block: _Block) -> None:
+    def _wipe(self, block: Block) -> None:
         """Poison the bytes of a released block, and look at its guards."""
         intact = block.is_intact()
         block.payload()[...] = POISON

@@ -12,24 +12,25 @@ from weakref import WeakKeyDictionary
 from ep_core.contracts import (
     Capability,
     CompiledPartition,
+    HostArray,
     NodeTime,
     ProviderFeatures,
     ProviderInfo,
 )
 from ep_core.errors import CompileError, EpError
 from ep_core.graph import Graph, Node, Subgraph
-from ep_core.types import DeviceInfo, MemoryInfo
+from ep_core.types import DataType, DeviceInfo, MemoryInfo
 from ep_sdk.kernel_provider import KernelProvider
 from ep_sdk.kernels import Kernel, KernelNode, KernelRow, KernelTable
 from ep_sdk.simulator import algebra, elementwise, shaping
 from ep_sdk.simulator.artifact import pack, unpack
 from ep_sdk.simulator.device import SimulatedDevice
 from ep_sdk.simulator.launch import TABLE
-from ep_sdk.simulator.memory import MemoryPool
+from ep_sdk.simulator.memory import MemoryPool, SimulatorBuffer
 from ep_sdk.simulator.stream import SimulatorStream
 from ep_sdk.simulator.transfer import SimulatorTransfer
 
-__all__ = ["SimulatorProvider"]
+__all__ = ["OneStreamSimulator", "SimulatorProvider"]
 
 _KERNEL_FILES = (algebra, elementwise, shaping)
 """Imported for the rows that they add to the table."""
@@ -45,11 +46,18 @@ class SimulatorProvider(KernelProvider):
     table: ClassVar[KernelTable] = TABLE
     uses_streams: ClassVar[bool] = True
     features: ClassVar[ProviderFeatures] = ProviderFeatures(
-        asynchronous=True, artifacts=True, profiles_nodes=True
+        asynchronous=True,
+        artifacts=True,
+        imports_dlpack=True,
+        overlaps_copies=True,
+        pinned_host=True,
+        profiles_nodes=True,
+        tells_memory=True,
     )
 
     def __init__(self, info: ProviderInfo, device: DeviceInfo, options: Mapping[str, Any]) -> None:
-        super().__init__(info, replace(device, speed=options["speed"]), options)
+        opened = replace(device, speed=options["speed"], memory_bytes=options["capacity"])
+        super().__init__(info, opened, options)
         self.simulated = SimulatedDevice(device.id, options)
         self._pool = MemoryPool(self.simulated, options["capacity"], options["alignment"])
         self._transfer = SimulatorTransfer(self.simulated)
@@ -84,6 +92,27 @@ class SimulatorProvider(KernelProvider):
         stream = SimulatorStream(self.simulated, on_close=self.forget)
         self.track(stream)
         return stream
+
+    def import_dlpack(self, tensor: Any) -> SimulatorBuffer:
+        """A buffer over a tensor on an extension device of DLPack's with this device's number.
+
+        Raises:
+            ProviderError: the provider is closed.
+            BufferError: the tensor doesn't fit.
+        """
+        self.check_open()
+        return self._pool.import_dlpack(tensor)
+
+    def allocate_pinned(self, shape: tuple[int, ...], dtype: DataType) -> HostArray:
+        """An array that copies of the device don't keep the host waiting for.
+
+        Raises:
+            ProviderError: the provider is closed.
+            AllocationError: there isn't so much left.
+            NotSupportedError: strings.
+        """
+        self.check_open()
+        return self.simulated.pinned.allocate(shape, dtype)
 
     def close_device(self) -> None:
         """Give the device's memory back."""
@@ -173,3 +202,11 @@ class SimulatorProvider(KernelProvider):
         partition = super().compile(subgraph)
         self._sources[partition] = subgraph
         return partition
+
+
+class OneStreamSimulator(SimulatorProvider):
+    """One whose copies stand in line with its kernels."""
+
+    features: ClassVar[ProviderFeatures] = replace(
+        SimulatorProvider.features, overlaps_copies=False
+    )

@@ -12,6 +12,7 @@ from ep_core.errors import ContractError
 from ep_core.types import HOST_MEMORY, DataType, MemoryInfo
 from ep_sdk.simulator.device import SimulatedDevice
 from ep_sdk.simulator.memory import SimulatorBuffer, device_array
+from ep_sdk.simulator.pinned import is_pinned
 from ep_sdk.simulator.stream import SimulatorStream
 
 __all__ = ["SimulatorTransfer"]
@@ -57,11 +58,17 @@ class SimulatorTransfer:
         if stream is None:
             work()
         elif isinstance(stream, SimulatorStream):
+            if _is_pageable(source) or _is_pageable(target):
+                self._device.staging()
             stream.submit(work)
         else:
             raise ContractError(
                 "a copy was given a stream of another provider", got=type(stream).__name__
             )
+
+
+def _is_pageable(side: Buffer | HostArray) -> bool:
+    return isinstance(side, np.ndarray) and not is_pinned(side)
 
 
 def _opener(side: Buffer | HostArray) -> Callable[[], np.ndarray[Any, Any]]:

@@ -7,6 +7,7 @@ import argparse
 from ep_tools.inputs import (
     parse_dim,
     parse_input,
+    parse_memory_limit,
     parse_pin,
     parse_provider_option,
     parse_shape,
@@ -96,7 +97,7 @@ def add_dims(parser: argparse.ArgumentParser) -> None:
 
 
 def add_providers(parser: argparse.ArgumentParser) -> None:
-    """Add --providers and --provider-option."""
+    """Add --providers, --provider-option and --certificate-policy."""
     parser.add_argument(
         "--providers",
         type=_names,
@@ -112,6 +113,12 @@ def add_providers(parser: argparse.ArgumentParser) -> None:
         dest="provider_options",
         help="an option of one of the --providers",
     )
+    parser.add_argument(
+        "--certificate-policy",
+        choices=("enforce", "warn", "off"),
+        help="what becomes of nodes that no certificate grants: other providers get them, they run "
+        "with a warning, or they run (default: the variable EP_CERTIFICATE_POLICY, else enforce)",
+    )
 
 
 def add_level(parser: argparse.ArgumentParser) -> None:
@@ -126,7 +133,7 @@ def add_level(parser: argparse.ArgumentParser) -> None:
 
 
 def add_placement(parser: argparse.ArgumentParser) -> None:
-    """Add --strategy, --pin, --max-copies and --max-partitions."""
+    """Add --strategy, --pin, --max-..., --memory-limit, --tune and --cost-cache."""
     group = parser.add_argument_group("where nodes may run")
     group.add_argument(
         "--strategy",
@@ -149,6 +156,27 @@ def add_placement(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--max-partitions", type=count, metavar="N", help="partitions, for each scope"
+    )
+    group.add_argument(
+        "--memory-limit",
+        action="append",
+        default=[],
+        type=parse_memory_limit,
+        metavar="PROVIDER=SIZE",
+        dest="memory_limits",
+        help="memory of a provider's device that the model may take, such as npu=512MiB (default: "
+        "what the device has)",
+    )
+    group.add_argument(
+        "--tune",
+        action="store_true",
+        help="measure what nodes, copies and placements take, place by that, and remember it",
+    )
+    group.add_argument(
+        "--cost-cache",
+        metavar="DIR",
+        help="where measured costs are remembered (default: the user's cache); without --tune they "
+        "are only read, and only from this folder",
     )
 
 
@@ -173,12 +201,26 @@ def add_tolerance(parser: argparse.ArgumentParser) -> None:
 
 def session_request(args: argparse.Namespace) -> SessionRequest:
     """Return what `add_model`, `add_providers` and `add_level` have read."""
-    return SessionRequest(args.model, args.providers, args.provider_options, args.level)
+    return SessionRequest(
+        args.model,
+        args.providers,
+        args.provider_options,
+        args.level,
+        certificate_policy=args.certificate_policy,
+    )
 
 
 def placement_request(args: argparse.Namespace) -> PlacementRequest:
     """Return what `add_placement` has read."""
-    return PlacementRequest(args.strategy, args.pins, args.max_copies, args.max_partitions)
+    return PlacementRequest(
+        strategy=args.strategy,
+        pins=args.pins,
+        max_copies=args.max_copies,
+        max_partitions=args.max_partitions,
+        tune=args.tune,
+        cost_cache=args.cost_cache,
+        memory_limits=args.memory_limits,
+    )
 
 
 def feed_request(args: argparse.Namespace, *, fill: bool) -> FeedRequest:

@@ -50,6 +50,7 @@ class BenchCommand:
         arguments.add_feeds(parser, missing="random if it isn't named")
         arguments.add_providers(parser)
         arguments.add_level(parser)
+        arguments.add_placement(parser)
         length = parser.add_mutually_exclusive_group()
         length.add_argument(
             "--duration",
@@ -98,7 +99,9 @@ class BenchCommand:
 
         request = BenchRequest(
             session=dataclasses.replace(
-                arguments.session_request(args), intra_op_num_threads=inner
+                arguments.session_request(args),
+                intra_op_num_threads=inner,
+                placement=arguments.placement_request(args),
             ),
             feeds=arguments.feed_request(args, fill=True),
             tolerance=arguments.tolerance(args),

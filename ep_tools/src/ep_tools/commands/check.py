@@ -15,11 +15,12 @@ examples:
   ep check model.onnx --providers openvino                 does openvino run all of it?
   ep check model.onnx --providers openvino,cpu             do the two?
   ep check model.onnx --providers npu --what-if npu.json   on a device that isn't here
+  ep check model.onnx --providers openvino --certificate-policy off    certified or not
   ep check model.onnx --providers openvino --measure       and is the CPU alone faster?
 
 exit codes:
-  0 the named providers run every node; 1 some node falls to a provider that wasn't named, or
-  nobody runs it, or an error (which stderr tells)
+  0 the named providers run every node, fast or slow; 1 some node falls to a provider that wasn't
+  named, or nobody runs it, or an error (which stderr tells); 2 wrong usage
 """
 
 
@@ -34,6 +35,7 @@ class CheckCommand:
         arguments.add_model(parser)
         arguments.add_providers(parser)
         arguments.add_level(parser)
+        arguments.add_placement(parser)
         arguments.add_feeds(parser, missing="random if it isn't named; only for --measure")
         parser.add_argument(
             "--what-if",
@@ -55,7 +57,11 @@ class CheckCommand:
 
         feeds = arguments.feed_request(args, fill=True)
         # Dimensions that are fixed make the sizes of copies known.
-        session = replace(arguments.session_request(args), free_dimensions=args.dims)
+        session = replace(
+            arguments.session_request(args),
+            free_dimensions=args.dims,
+            placement=arguments.placement_request(args),
+        )
         request = CheckRequest(
             session=session,
             feeds=replace(feeds, dims=()),

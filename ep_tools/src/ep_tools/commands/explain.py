@@ -17,6 +17,7 @@ examples:
   ep explain model.onnx --providers simulator,cpu --op 'Conv*'  some nodes
   ep explain model.onnx --dim batch=1                           sizes of copies known
   ep explain model.onnx --html page.html                        a page that any browser opens
+  ep explain model.onnx --html page.html --profile trace.json   with the times of ep profile
   ep explain model.onnx --dot - | dot -Tsvg > model.svg         a picture by Graphviz
   ep explain model.onnx --save-partitions parts                 each partition as a model
   ep explain model.onnx --what-if npu.json                      a device that isn't here
@@ -41,6 +42,7 @@ class ExplainCommand:
         arguments.add_level(parser)
         arguments.add_dims(parser)
         _add_what_if(parser)
+        _add_profile(parser)
         arguments.add_placement(parser)
         _add_choice(parser)
         _add_forms(parser)
@@ -63,6 +65,7 @@ class ExplainCommand:
             partitions=args.partitions,
             force=args.force,
             what_if=args.what_if,
+            profile=args.profile,
         )
         return explain_model(request, wishes)
 
@@ -75,6 +78,15 @@ def _add_what_if(parser: argparse.ArgumentParser) -> None:
         metavar="CERTIFICATE",
         help="place as if the provider of this certificate file were here, in front of the others "
         "unless --providers names it; nothing is compiled; once for each provider",
+    )
+
+
+def _add_profile(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--profile",
+        metavar="TRACE",
+        help="a trace that ep profile has written, or a session of the same model, providers and "
+        "options: what was measured stands beside what is predicted",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 
 from ep_tools.commands import arguments
 
@@ -30,6 +31,7 @@ class RunCommand:
         arguments.add_feeds(parser, missing="all are needed")
         arguments.add_providers(parser)
         arguments.add_level(parser)
+        arguments.add_placement(parser)
         parser.add_argument(
             "--repeat",
             type=arguments.count,
@@ -48,7 +50,9 @@ class RunCommand:
         from ep_tools.running import RunRequest, run_model
 
         request = RunRequest(
-            session=arguments.session_request(args),
+            session=dataclasses.replace(
+                arguments.session_request(args), placement=arguments.placement_request(args)
+            ),
             feeds=arguments.feed_request(args, fill=False),
             repeat=args.repeat,
             output=args.output,

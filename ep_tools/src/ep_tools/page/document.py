@@ -6,16 +6,17 @@ by position, and texts that repeat stand in one list, so that a large model stay
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from ep_core.graph import Graph, Node
 from ep_core.partition import NodePlacement
 from ep_core.report import CopyReport, PartitionReport
+from ep_tools.explain_measured import Timing
 from ep_tools.explain_placing import Placed
 from ep_tools.page.layout import Link, lay_out
 from ep_tools.page.texts import attribute_text, type_text, value_bytes
+from ep_tools.page.times import seconds_json, timeline_json, times_json, timing_json
 
 __all__ = ["page_document"]
 
@@ -35,9 +36,17 @@ def page_document(placed: Placed, title: str) -> dict[str, Any]:
     """
     texts = _Table()
     scopes = list(placed.graphs)
+    made = [_Scope(placed, scope, scopes, texts) for scope in scopes]
+    places: dict[tuple[str, int], tuple[int, int]] = {}
+    boxes: dict[tuple[str, str], tuple[int, int]] = {}
+    for number, scope in enumerate(made):
+        places |= {key: (number, place) for key, place in scope.places.items()}
+        boxes |= {(scope.name, node): (number, box) for node, box in scope.box_of.items()}
     return {
         "title": title,
         "summary": placed.report.summary,
+        "times": times_json(placed),
+        "timeline": timeline_json(placed.measured, places, boxes),
         "notes": list(placed.notes),
         "refused": list(placed.report.refused_claims),
         "providers": [
@@ -49,7 +58,7 @@ def page_document(placed: Placed, title: str) -> dict[str, Any]:
             }
             for provider in placed.providers
         ],
-        "scopes": [_Scope(placed, scope, scopes, texts).document() for scope in scopes],
+        "scopes": [scope.document() for scope in made],
         "texts": texts.items,
     }
 
@@ -73,33 +82,42 @@ class _Scope:
 
     def __init__(self, placed: Placed, scope: str, scopes: Sequence[str], texts: _Table) -> None:
         self._placed = placed
-        self._scope = scope
+        self.name = scope
         self._scopes = scopes
         self._texts = texts
         self._graph: Graph = placed.graphs[scope]
         self._providers = {p.name: i for i, p in enumerate(placed.providers)}
         self._values: dict[str, int] = {}
-        self._parts = [p for p in placed.report.partitions if p.scope == scope]
-        self._copies = [c for c in placed.report.copies if c.scope == scope]
+        report = placed.report
+        self._parts = {i: part for i, part in enumerate(report.partitions) if part.scope == scope}
+        self._copies = {i: copy for i, copy in enumerate(report.copies) if copy.scope == scope}
+        self.places = {("partition", number): place for place, number in enumerate(self._parts)}
+        self.places |= {("copy", number): place for place, number in enumerate(self._copies)}
+        measured = placed.measured
+        self._part_times = {} if measured is None else measured.partitions
+        self._copy_times = {} if measured is None else measured.copies
+        self._node_times = {} if measured is None else measured.nodes
         by_name = {node.name: node for node in self._graph.nodes}
         self._placements = placed.report.nodes[scope]
         self._nodes = [by_name[placement.node] for placement in self._placements]
         first = len(self._graph.inputs)
-        self._box_of = {node.name: first + place for place, node in enumerate(self._nodes)}
+        self.box_of = {node.name: first + place for place, node in enumerate(self._nodes)}
         self._links, self._crossing = self._find_links()
         self._crossing_of: dict[int, list[int]] = {}
         for place in self._crossing:
             self._crossing_of.setdefault(self._links[place].bundle, []).append(place)
-        self._hops = {(copy.value, copy.source, copy.target) for copy in self._copies}
+        self._hops = {(copy.value, copy.source, copy.target) for copy in self._copies.values()}
 
     def document(self) -> dict[str, Any]:
         boxes = self._boxes()
         layout = lay_out([box["w"] for box in boxes], self._links, len(self._graph.inputs))
         for box, (x, y) in zip(boxes, layout.middles, strict=True):
             box |= {"x": round(x), "y": round(y), "w": round(box["w"])}
-        copies = [self._copy(copy) for copy in self._copies]
+        copies = [
+            self._copy(copy, self._copy_times.get(number)) for number, copy in self._copies.items()
+        ]
         return {
-            "name": self._scope,
+            "name": self.name,
             "width": round(layout.width),
             "height": round(layout.height),
             "boxes": boxes,
@@ -113,7 +131,10 @@ class _Scope:
                 ]
                 for number, (link, route) in enumerate(zip(self._links, layout.routes, strict=True))
             ],
-            "partitions": [self._partition(part) for part in self._parts],
+            "partitions": [
+                self._partition(part, self._part_times.get(number))
+                for number, part in self._parts.items()
+            ],
             "copies": copies,
             "steps": self._steps(),
             "values": [self._value(name) for name in self._values],
@@ -122,7 +143,8 @@ class _Scope:
     # ------------------------------------------------------------ boxes
 
     def _boxes(self) -> list[dict[str, Any]]:
-        parts = {name: place for place, part in enumerate(self._parts) for name in part.nodes}
+        listed = enumerate(self._parts.values())
+        parts = {name: place for place, part in listed for name in part.nodes}
         return [
             *(self._end("input", name) for name in self._graph.input_names),
             *(
@@ -136,7 +158,7 @@ class _Scope:
         return {"kind": kind, "name": name, "value": self._place(name), "w": _width(name)}
 
     def _node(self, node: Node, placement: NodePlacement, part: int) -> dict[str, Any]:
-        bodies = (self._placed.body_scope(self._scope, node, name) for name in node.bodies)
+        bodies = (self._placed.body_scope(self.name, node, name) for name in node.bodies)
         return {
             "kind": "node",
             "name": node.name,
@@ -147,7 +169,9 @@ class _Scope:
             "part": part,
             "reason": self._texts.add(placement.reason),
             "next": self._providers.get(placement.runner_up or "", NOTHING),
-            "cost": _finite(placement.cost),
+            "difference": seconds_json(placement.difference),
+            "seconds": seconds_json(placement.seconds),
+            "measured": timing_json(self._node_times.get((self.name, node.name))),
             "refusals": [
                 [self._providers[name], self._texts.add(reason)]
                 for name, reason in placement.refusals.items()
@@ -179,7 +203,7 @@ class _Scope:
         made = {name: (box, host) for box, name in enumerate(self._graph.input_names)}
         found: list[tuple[int, int, str, str, str]] = []
         for node, placement in zip(self._nodes, self._placements, strict=True):
-            box, memory = self._box_of[node.name], memories[placement.provider]
+            box, memory = self.box_of[node.name], memories[placement.provider]
             for name in dict.fromkeys(node.reads):
                 if name in made:
                     found.append((made[name][0], box, name, made[name][1], memory))
@@ -196,7 +220,7 @@ class _Scope:
         }
         return links, crossing
 
-    def _copy(self, copy: CopyReport) -> dict[str, Any]:
+    def _copy(self, copy: CopyReport, timing: Timing | None) -> dict[str, Any]:
         """A copy with the lines that need it: through the host, one line needs two copies."""
         value = self._place(copy.value)
         lines = []
@@ -213,15 +237,17 @@ class _Scope:
             "source": copy.source,
             "target": copy.target,
             "bytes": copy.nbytes,
+            "seconds": seconds_json(copy.seconds),
+            "measured": timing_json(timing),
             "links": lines,
         }
 
     # ------------------------------------------------------------ partitions and steps
 
-    def _partition(self, part: PartitionReport) -> dict[str, Any]:
+    def _partition(self, part: PartitionReport, timing: Timing | None) -> dict[str, Any]:
         constants: dict[str, int] = {}
         for name in part.nodes:
-            for read in self._nodes[self._box_of[name] - len(self._graph.inputs)].reads:
+            for read in self._nodes[self.box_of[name] - len(self._graph.inputs)].reads:
                 constant = self._graph.constant(read)
                 if constant is not None:
                     constants[read] = constant.nbytes
@@ -230,32 +256,24 @@ class _Scope:
             "provider": self._providers[part.provider],
             "device": part.device,
             "cached": part.from_cache,
-            "nodes": [self._box_of[name] for name in part.nodes],
+            "nodes": [self.box_of[name] for name in part.nodes],
             "inputs": [self._place(name) for name in part.inputs],
             "outputs": [self._place(name) for name in part.outputs],
             "constants": len(constants),
             "constantBytes": sum(constants.values()),
+            "seconds": seconds_json(part.seconds),
+            "measured": timing_json(timing),
         }
 
     def _steps(self) -> list[list[Any]]:
         """What kind of step, and the position of its partition, its copy or its box."""
-        report = self._placed.report
-        parts = {id(part): place for place, part in enumerate(self._parts)}
-        copies = {id(copy): place for place, copy in enumerate(self._copies)}
         steps: list[list[Any]] = []
-        for step in self._placed.steps[self._scope]:
-            if step.kind == "partition":
-                steps.append([step.kind, parts[id(report.partitions[step.index])]])
-            elif step.kind == "copy":
-                steps.append([step.kind, copies[id(report.copies[step.index])]])
+        for step in self._placed.steps[self.name]:
+            if step.kind == "node":
+                steps.append([step.kind, self.box_of[self._graph.nodes[step.index].name]])
             else:
-                steps.append([step.kind, self._box_of[self._graph.nodes[step.index].name]])
+                steps.append([step.kind, self.places[step.kind, step.index]])
         return steps
-
-
-def _finite(number: float | None) -> float | None:
-    """A number that JSON has a word for; a provider may say anything."""
-    return number if number is not None and math.isfinite(number) else None
 
 
 def _width(label: str) -> float:

@@ -20,7 +20,19 @@ from ep_tools.page.document import page_document
 
 __all__ = ["page_html"]
 
-_SCRIPTS = ("model.js", "view.js", "picture.js", "panel.js", "search.js", "timeline.js", "main.js")
+_SCRIPTS = (
+    "model.js",
+    "view.js",
+    "heat.js",
+    "picture.js",
+    "panel.js",
+    "times.js",
+    "search.js",
+    "timeline.js",
+    "tracks.js",
+    "clock.js",
+    "main.js",
+)
 """In this order: later ones use what earlier ones define."""
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ep_core.contracts import API_VERSION, ExecutionProvider, ProviderFactory, ProviderInfo
 from ep_core.types import DeviceInfo
+from ep_cpu.speed import declared_speed
 from ep_sdk.factory import StandardFactory
 
 __all__ = ["make_factory"]
@@ -68,6 +69,7 @@ def _devices() -> Sequence[DeviceInfo]:
                 "numpy": np.__version__,
                 "system": platform.system(),
             },
+            speed=declared_speed(facts["flags"].split(), facts["model name"]),
         ),
     )
 

@@ -6,8 +6,9 @@ from typing import ClassVar
 
 from ep_core.contracts import ProviderFeatures
 from ep_cpu.kernels import load_table
+from ep_cpu.workspace import workspace_of
 from ep_sdk.kernel_provider import KernelProvider
-from ep_sdk.kernels import KernelTable
+from ep_sdk.kernels import KernelNode, KernelTable
 
 __all__ = ["CpuProvider"]
 
@@ -22,6 +23,11 @@ class CpuProvider(KernelProvider):
         non_tensor_values=True,
         deterministic=True,
         profiles_nodes=True,
+        tells_memory=True,
     )
     table: ClassVar[KernelTable] = load_table()
     accept_unknown_types: ClassVar[bool] = True
+
+    def workspace(self, kernel_node: KernelNode) -> int | None:
+        """What numpy needs beside inputs and outputs, as far as it was measured."""
+        return workspace_of(kernel_node)

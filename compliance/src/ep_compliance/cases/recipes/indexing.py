@@ -208,4 +208,4 @@ def one_hot(ask: Ask) -> Iterator[Sample]:
     values = np.array([0, 1], np.float32)
     yield Sample("axis 0", [indices, depth, values], {"axis": 0}, core=True)
     yield Sample("constant", [indices, depth, values], constants=[1, 2])
-    yield Sample("rank0", [indices[0, 0].reshape(()), depth, values])
+    yield Sample("rank0", [np.asarray(indices[0, 0]), depth, values])

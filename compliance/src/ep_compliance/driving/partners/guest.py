@@ -7,7 +7,7 @@ left with anyway, by preference, pins or certificates.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,21 +16,19 @@ import numpy as np
 from ep_compliance.driving.drive import ask
 from ep_compliance.driving.findings import Broken, text_of
 from ep_core.contracts import (
-    Allocator,
     Buffer,
     Capability,
-    CompiledPartition,
     DataTransfer,
     ExecutionProvider,
     HostArray,
-    NodeTime,
     ProviderFeatures,
     ProviderInfo,
     Stream,
     Support,
 )
-from ep_core.graph import Graph, Subgraph
-from ep_core.types import HOST_MEMORY, DeviceInfo, MemoryInfo
+from ep_core.forwarding import ForwardingProvider
+from ep_core.graph import Graph
+from ep_core.types import HOST_MEMORY, MemoryInfo
 
 __all__ = ["Copied", "Guest"]
 
@@ -45,7 +43,7 @@ class Copied(NamedTuple):
     nbytes: int
 
 
-class Guest:
+class Guest(ForwardingProvider):
     """Meets `ep_core.contracts.ExecutionProvider` around another one.
 
     Args:
@@ -65,7 +63,7 @@ class Guest:
         prefix: str,
         rivals: Sequence[Guest] = (),
     ) -> None:
-        self._provider = provider
+        super().__init__(provider)
         self._info = info
         self._prefix = prefix
         self._rivals = rivals
@@ -83,33 +81,14 @@ class Guest:
         return self._info
 
     @property
-    def device(self) -> DeviceInfo:
-        """The provider's device."""
-        return self._provider.device
-
-    @property
     def features(self) -> ProviderFeatures:
         """What the provider declares; artifacts aren't asked of a guest."""
-        return replace(self._provider.features, artifacts=False)
-
-    @property
-    def memory(self) -> MemoryInfo:
-        """The provider's memory."""
-        return self._provider.memory
-
-    @property
-    def allocator(self) -> Allocator | None:
-        """The provider's allocator."""
-        return self._provider.allocator
+        return replace(self.inner.features, artifacts=False)
 
     @property
     def data_transfer(self) -> DataTransfer | None:
         """The provider's data transfer, counted."""
         return self._transfer
-
-    def create_stream(self) -> Stream | None:
-        """A stream of the provider's."""
-        return self._provider.create_stream()
 
     def get_capability(self, graph: Graph) -> Capability:
         """The provider's answer, with a no where the node isn't meant for it.
@@ -118,8 +97,8 @@ class Guest:
             Broken: the provider breaks its contract, which is noted as the problem too.
         """
         try:
-            answer = ask(self._provider, graph)
-            if answer != ask(self._provider, graph):
+            answer = ask(self.inner, graph)
+            if answer != ask(self.inner, graph):
                 raise Broken(f"get_capability is impure: asked twice about {graph.name!r}")
         except Broken as finding:
             self.problem = str(finding)
@@ -133,27 +112,9 @@ class Guest:
             )
         )
 
-    def compile(self, subgraph: Subgraph) -> CompiledPartition:
-        """The provider's partition."""
-        return self._provider.compile(subgraph)
-
-    def export_partition(self, partition: CompiledPartition) -> bytes:
-        """The provider's artifact."""
-        return self._provider.export_partition(partition)
-
-    def import_partition(self, subgraph: Subgraph, artifact: bytes) -> CompiledPartition:
-        """A partition of the provider's artifact."""
-        return self._provider.import_partition(subgraph, artifact)
-
-    def profile_partition(
-        self, partition: CompiledPartition, record: Callable[[NodeTime], None]
-    ) -> None:
-        """Have the provider's nodes timed."""
-        self._provider.profile_partition(partition, record)
-
     def in_use_bytes(self) -> int:
         """Device memory in use, 0 for a provider in host memory."""
-        allocator = self._provider.allocator
+        allocator = self.inner.allocator
         return 0 if allocator is None else allocator.stats().in_use_bytes
 
     def settled_bytes(self, start: int) -> int:
@@ -169,7 +130,7 @@ class Guest:
             self.problem = f"{left} bytes of device memory stay in use when all else is closed"
         self._closed = True
         try:
-            self._provider.close()
+            self.inner.close()
         except Exception as error:
             # The core closes on; here it counts.
             self.problem = self.problem or f"close of the provider raises {text_of(error)}"

@@ -14,10 +14,12 @@ const go = {
     centreOn(box.x, box.y, Math.max(view.zoom, READABLE));
   },
   partition(part) {
+    if (part.scope !== view.scope) showScope(part.scope);
     select(part);
     reveal(part.nodes);
   },
   copy(copy) {
+    if (copy.scope !== view.scope) showScope(copy.scope);
     select(copy);
     reveal(copy.links.flatMap((place) => {
       const link = view.scope.links[place];
@@ -46,7 +48,7 @@ function select(thing) {
   view.selected = thing;
   tab = "selection";
   showPanel();
-  showSteps(view.scope, go);
+  showTimeline(view.scope, go);
   const current = byId("steps").querySelector("[aria-current]");
   if (current) current.scrollIntoView({ block: "nearest", inline: "nearest" });
   redraw();
@@ -61,6 +63,7 @@ const TABS = {
     show: () => showPartitions(view.scope, go),
   },
   copies: { title: () => `Copies ${view.scope.copies.length}`, show: () => showCopies(view.scope, go) },
+  times: { title: () => "Time", show: () => showTimes(view.scope, go) },
   refusals: { title: () => "Why not", show: () => showRefusals(view.scope, go) },
 };
 
@@ -69,7 +72,8 @@ function showSelection() {
   if (!chosen) {
     panel.replaceChildren(
       element("p", { textContent: "Click a node, a partition, a copy or a step, or search." }),
-      element("p", { className: "muted", textContent: "Dashed red lines are copies between memories." }));
+      element("p", { className: "muted", textContent: "Dashed red lines are copies between memories." }),
+      ...overview());
   } else if (chosen.kind === "partition") showPartition(view.scope, chosen, go);
   else if (chosen.kind === "copy") showCopy(view.scope, chosen, go);
   else showBox(chosen, go);
@@ -111,12 +115,12 @@ function showScope(scope) {
   view.selected = null;
   byId("scope").value = String(scope.index);
   canvas.setAttribute("aria-label", `${scope.title}: ${counted(scope.nodes.length, "node")}, `
-    + `${counted(scope.partitions.length, "partition")}, ${counted(scope.copies.length, "copy").replace("copys", "copies")}`);
+    + `${counted(scope.partitions.length, "partition")}, ${counted(scope.copies.length, "copy")}`);
   showLegend(scope);
   mapped = null;
   tab = "selection";
   showPanel();
-  showSteps(scope, go);
+  showTimeline(scope, go);
   fitAll();
 }
 
@@ -130,10 +134,10 @@ function showLegend(scope) {
   });
   if (scope.copies.length) {
     const total = sumText(scope.copies.map((copy) => copy.bytes));
-    const noun = scope.copies.length === 1 ? "copy" : "copies";
     rows.push(element("li", {}, element("span", { className: "swatch line" }),
-      `${scope.copies.length} ${noun}, ${total}`));
+      `${counted(scope.copies.length, "copy")}, ${total}`));
   }
+  if (heat.by !== "provider") rows.push(heatLegend());
   byId("legend").replaceChildren(...rows);
 }
 
@@ -148,7 +152,7 @@ function drawMap() {
     mapped.height = map.height;
     const pen = mapped.getContext("2d");
     for (const box of view.scope.boxes) {
-      pen.fillStyle = box.kind === "node" ? data.providers[box.provider].colour : colours.soft;
+      pen.fillStyle = box.kind === "node" ? nodeColour(box, heatColour(box)) : colours.soft;
       pen.fillRect((box.x - box.w / 2) * scale, (box.y - BOX_HEIGHT / 2) * scale,
         Math.max(1, box.w * scale), Math.max(1, BOX_HEIGHT * scale));
     }
@@ -181,6 +185,16 @@ function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
   readColours();
   mapped = null;
+  showLegend(view.scope);
+  drawClock();
+  redraw();
+}
+
+function setColouring(by) {
+  setHeat(by);
+  byId("colour").value = by;
+  mapped = null;
+  showLegend(view.scope);
   redraw();
 }
 
@@ -233,9 +247,15 @@ function setUpPrint() {
 }
 
 // What a link to the page may ask for: #scope=NAME&node=NAME&partition=NAME&tab=copies&theme=dark
+// &colour=predicted&timeline=measured
 function followAddress() {
   const wish = new URLSearchParams(window.location.hash.slice(1));
   if (wish.get("theme")) setTheme(wish.get("theme") === "dark" ? "dark" : "light");
+  if (heatChoices().includes(wish.get("colour"))) setColouring(wish.get("colour"));
+  if (wish.get("timeline")) {
+    mode = wish.get("timeline");
+    showTimeline(view.scope, go);
+  }
   const scope = data.scopes.find((one) => one.name === (wish.get("scope") || ""));
   if (!scope) return;
   if (scope !== view.scope) showScope(scope);
@@ -259,6 +279,10 @@ function start() {
   })));
   byId("scope-label").hidden = data.scopes.length < 2;
   byId("scope").addEventListener("change", (event) => go.scope(data.scopes[event.target.value]));
+  const choices = heatChoices();
+  byId("colour-label").hidden = choices.length < 2;
+  [...byId("colour").options].forEach((option) => { option.hidden = !choices.includes(option.value); });
+  byId("colour").addEventListener("change", (event) => setColouring(event.target.value));
   byId("closer").addEventListener("click", VIEW_KEYS["+"]);
   byId("farther").addEventListener("click", VIEW_KEYS["-"]);
   byId("fit").addEventListener("click", fitAll);
@@ -281,6 +305,7 @@ function start() {
   setUpKeys();
   followHands((box) => select(box));
   followMap();
+  setUpClock();
   new ResizeObserver(resized).observe(byId("room"));
   setUpPrint();
   window.addEventListener("hashchange", followAddress);

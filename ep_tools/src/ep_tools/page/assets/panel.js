@@ -76,8 +76,8 @@ function showBox(box, go) {
     facts([
       ["runs on", providerText(box.provider)],
       ["why", data.texts[box.reason]],
-      ["runner-up", box.next === NOTHING ? "none" : providerText(box.next)],
-      ...(box.cost === null ? [] : [["cost", `${box.cost.toPrecision(3)} s, estimated`]]),
+      ["runner-up", runnerUp(box)],
+      ...timeFacts(box),
       ["version", String(box.version)],
     ]),
     ...refusals(box),
@@ -88,6 +88,16 @@ function showBox(box, go) {
     ...values("outputs", box.outputs, [], scope, go),
     ...neighbours("read by", box.into, box, go),
     ...attributes(box));
+}
+
+function runnerUp(box) {
+  if (box.next === NOTHING) return "none";
+  const told = providerText(box.next);
+  if (box.difference !== null) {
+    const more = `${box.difference < 0 ? "" : "+"}${timeText(box.difference)}`;
+    told.append(element("div", { className: "muted", textContent: `${more} if it alone ran there` }));
+  }
+  return told;
 }
 
 function refusals(box) {
@@ -138,7 +148,8 @@ function neighbours(title, links, box, go) {
 function partitionRow(scope, part, go) {
   const provider = data.providers[part.provider];
   return row([swatch(provider), part.name,
-    element("div", { className: "muted", textContent: `${provider.name}, ${counted(part.nodes.length, "node")}` })],
+    element("div", { className: "muted", textContent: `${provider.name}, ${counted(part.nodes.length, "node")}` }),
+    timeLine(part)],
   () => go.partition(part), view.selected === part);
 }
 
@@ -152,6 +163,7 @@ function showPartition(scope, part, go) {
       ["takes", `${counted(part.inputs.length, "value")}, ${sizes(part.inputs)}`],
       ["gives", `${counted(part.outputs.length, "value")}, ${sizes(part.outputs)}`],
       ["holds", `${counted(part.constants, "constant")}, ${sizeText(part.constantBytes)}`],
+      ...timeFacts(part),
       ...(part.cached ? [["compiled", "earlier, and taken from the cache"]] : []),
     ]),
     ...values("inputs", part.inputs, [], scope, go),
@@ -175,6 +187,7 @@ function showCopy(scope, copy, go) {
       ["to", copy.target],
       ["bytes", copy.bytes === null ? "unknown" : `${copy.bytes} (${sizeText(copy.bytes)})`],
       ["type", value.type],
+      ...timeFacts(copy),
     ]),
     heading("between"),
     list(places.map((place) => scope.boxes[place]), (box) => row(
@@ -185,6 +198,7 @@ function showCopy(scope, copy, go) {
 function showPartitions(scope, go) {
   panel.replaceChildren(
     element("h2", { textContent: "Partitions, in the order they run" }),
+    ...sumOfTimes(scope.partitions),
     list(scope.partitions, (part) => partitionRow(scope, part, go)));
 }
 
@@ -193,8 +207,10 @@ function showCopies(scope, go) {
   panel.replaceChildren(
     element("h2", { textContent: "Copies between memories" }),
     element("p", { textContent: scope.copies.length ? `${total} in each run` : "There are none." }),
+    ...sumOfTimes(scope.copies),
     list(scope.copies, (copy) => row([valueOf(scope, copy.value).name,
-      element("div", { className: "type", textContent: `${sizeText(copy.bytes)}, ${copy.source} to ${copy.target}` })],
+      element("div", { className: "type", textContent: `${sizeText(copy.bytes)}, ${copy.source} to ${copy.target}` }),
+      timeLine(copy)],
     () => go.copy(copy), view.selected === copy)));
 }
 

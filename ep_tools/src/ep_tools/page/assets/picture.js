@@ -11,7 +11,7 @@ let colours = {};
 
 function readColours() {
   const style = getComputedStyle(document.documentElement);
-  for (const name of ["ground", "surface", "ink", "soft", "line", "copy", "mark"]) {
+  for (const name of ["ground", "surface", "ink", "soft", "edge", "line", "copy", "mark"]) {
     colours[name] = style.getPropertyValue(`--${name}`).trim();
   }
 }
@@ -164,9 +164,10 @@ function drawBoxes(pen, lit) {
 
 function drawNode(pen, box, left, top) {
   const provider = data.providers[box.provider];
+  const warmth = heat.by === "provider" ? null : heatColour(box);
   if (view.zoom < TINTS_FROM) {
     const grown = Math.max(0, 2 / view.zoom - BOX_HEIGHT);
-    pen.fillStyle = provider.colour;
+    pen.fillStyle = nodeColour(box, warmth);
     pen.fillRect(left, top - grown / 2, box.w, BOX_HEIGHT + grown);
     return;
   }
@@ -174,7 +175,8 @@ function drawNode(pen, box, left, top) {
   pen.beginPath();
   pen.roundRect(left, top, box.w, BOX_HEIGHT, 6);
   pen.fill();
-  pen.fillStyle = `${provider.colour}38`;
+  if (warmth) pen.fillStyle = cssColour(warmth);
+  else if (heat.by === "provider") pen.fillStyle = `${provider.colour}38`;
   pen.fill();
   pen.strokeStyle = provider.colour;
   pen.lineWidth = 1.4;
@@ -193,15 +195,21 @@ function drawNode(pen, box, left, top) {
   pen.textAlign = "center";
   pen.fillText(provider.letter, left + 10, box.y + 1);
   pen.textAlign = "left";
-  pen.fillStyle = colours.ink;
+  pen.fillStyle = warmth ? inkOn(warmth) : colours.ink;
   const named = view.zoom >= NAMES_FROM;
   const size = named ? 13 : letterSize();
   pen.font = `600 ${size}px system-ui, sans-serif`;
   pen.fillText(fitted(box.op, box.w - 30, size * 0.56), left + 26, named ? box.y - 7 : box.y + 1);
   if (!named) return;
   pen.font = "10.5px system-ui, sans-serif";
-  pen.fillStyle = colours.soft;
+  pen.fillStyle = warmth ? inkOn(warmth) : colours.soft;
   pen.fillText(fitted(box.name, box.w - 30, 5.6), left + 26, box.y + 9);
+}
+
+// A node's one colour, where there is no room for more.
+function nodeColour(box, warmth) {
+  if (heat.by === "provider") return data.providers[box.provider].colour;
+  return warmth ? cssColour(warmth) : colours.line;
 }
 
 // Larger from far away, so that it can still be read.

@@ -1,0 +1,138 @@
+"""Networks of known forms with random weights: what a runtime takes for them, not what they say.
+
+ResNet-50 (He et al. 2015, version 1.5 with the stride in the 3x3 convolutions), the encoder of
+BERT-base (Devlin et al. 2018) and a small multilayer perceptron, written as ONNX opset 17.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+__all__ = ["Array", "bert_base", "perceptron", "resnet50"]
+
+Array = np.ndarray[Any, Any]
+
+
+class _Writer:
+    """Collects nodes and weights; every method returns the name of a result."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: list[onnx.TensorProto] = []
+        self._random = np.random.default_rng(0)
+
+    def node(self, op_type: str, inputs: Sequence[str], **attributes: Any) -> str:
+        name = f"{op_type.lower()}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op_type, inputs, [name], name=name, **attributes))
+        return name
+
+    def constant(self, value: Array) -> str:
+        name = f"weight_{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(value, name))
+        return name
+
+    def random(self, *shape: int) -> str:
+        """Weights of variance 2 / (values that are summed), so that sizes stay the same."""
+        summed = int(np.prod(shape[1:])) if len(shape) == 4 else shape[0]
+        scale = np.sqrt(2 / summed)
+        return self.constant((self._random.standard_normal(shape) * scale).astype(np.float32))
+
+    def small(self, *shape: int) -> str:
+        return self.constant((self._random.standard_normal(shape) * 0.02).astype(np.float32))
+
+    def ones(self, *shape: int) -> str:
+        return self.constant(np.ones(shape, np.float32))
+
+    def integers(self, *values: int) -> str:
+        return self.constant(np.array(values, np.int64))
+
+    def convolution(self, x: str, ins: int, outs: int, side: int, stride: int = 1) -> str:
+        inputs = [x, self.random(outs, ins, side, side), self.small(outs)]
+        edge = side // 2
+        return self.node("Conv", inputs, strides=[stride] * 2, pads=[edge] * 4)
+
+    def dense(self, x: str, ins: int, outs: int) -> str:
+        return self.node("Add", [self.node("MatMul", [x, self.small(ins, outs)]), self.small(outs)])
+
+    def normalised(self, x: str, width: int) -> str:
+        inputs = [x, self.ones(width), self.small(width)]
+        return self.node("LayerNormalization", inputs, axis=-1, epsilon=1e-12)
+
+    def model(self, name: str, inputs: Sequence[Any], output: str, shape: Sequence[int]) -> bytes:
+        result = helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)
+        graph = helper.make_graph(self.nodes, name, inputs, [result], self.weights)
+        opsets = [helper.make_opsetid("", 17)]
+        model: onnx.ModelProto = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+        return bytes(model.SerializeToString())
+
+
+def resnet50() -> tuple[bytes, dict[str, Array]]:
+    """Return the model and a feed of one picture of 224 by 224 points."""
+    net = _Writer()
+    x = net.node("Relu", [net.convolution("x", 3, 64, 7, 2)])
+    x = net.node("MaxPool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    ins = 64
+    for stage, (width, blocks) in enumerate([(64, 3), (128, 4), (256, 6), (512, 3)]):
+        for block in range(blocks):
+            stride = 2 if stage and not block else 1
+            y = net.node("Relu", [net.convolution(x, ins, width, 1)])
+            y = net.node("Relu", [net.convolution(y, width, width, 3, stride)])
+            y = net.convolution(y, width, 4 * width, 1)
+            if not block:
+                x = net.convolution(x, ins, 4 * width, 1, stride)
+            ins = 4 * width
+            # Halved, as nothing normalises and sums of two would grow from block to block.
+            half = net.constant(np.array(0.5, np.float32))
+            x = net.node("Relu", [net.node("Mul", [net.node("Add", [x, y]), half])])
+    x = net.node("Flatten", [net.node("GlobalAveragePool", [x])])
+    y = net.dense(x, 2048, 1000)
+    picture = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 224, 224])
+    feed = np.random.default_rng(1).standard_normal((1, 3, 224, 224)).astype(np.float32)
+    return net.model("resnet50", [picture], y, [1, 1000]), {"x": feed}
+
+
+def bert_base(length: int = 128) -> tuple[bytes, dict[str, Array]]:
+    """Return the encoder and a feed of one sentence of `length` words."""
+    (width, heads, layers, words) = (768, 12, 12, 30522)
+    net = _Writer()
+    x = net.node("Gather", [net.small(words, width), "ids"])
+    x = net.normalised(net.node("Add", [x, net.small(1, length, width)]), width)
+    split = net.integers(1, length, heads, width // heads)
+    joined = net.integers(1, length, width)
+    scale = net.constant(np.array(1 / np.sqrt(width // heads), np.float32))
+    for _ in range(layers):
+        q, k, v = (net.node("Reshape", [net.dense(x, width, width), split]) for _ in range(3))
+        q, v = (net.node("Transpose", [part], perm=[0, 2, 1, 3]) for part in (q, v))
+        k = net.node("Transpose", [k], perm=[0, 2, 3, 1])
+        scores = net.node("Mul", [net.node("MatMul", [q, k]), scale])
+        y = net.node("MatMul", [net.node("Softmax", [scores], axis=-1), v])
+        y = net.node("Reshape", [net.node("Transpose", [y], perm=[0, 2, 1, 3]), joined])
+        x = net.normalised(net.node("Add", [x, net.dense(y, width, width)]), width)
+        y = _gelu(net, net.dense(x, width, 4 * width))
+        x = net.normalised(net.node("Add", [x, net.dense(y, 4 * width, width)]), width)
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, [1, length])
+    feed = np.random.default_rng(1).integers(0, words, (1, length))
+    return net.model("bert_base", [ids], x, [1, length, width]), {"ids": feed}
+
+
+def _gelu(net: _Writer, x: str) -> str:
+    """Half of x (1 + erf(x / sqrt 2)), in the nodes that exporters write."""
+    root = net.constant(np.array(np.sqrt(2), np.float32))
+    one, half = (net.constant(np.array(value, np.float32)) for value in (1, 0.5))
+    y = net.node("Add", [net.node("Erf", [net.node("Div", [x, root])]), one])
+    return net.node("Mul", [net.node("Mul", [x, y]), half])
+
+
+def perceptron() -> tuple[bytes, dict[str, Array]]:
+    """Return a net of 16, 16 and 4 values, and a feed; it is over before anything else begins."""
+    net = _Writer()
+    x = net.node("Relu", [net.dense("x", 16, 16)])
+    y = net.dense(x, 16, 4)
+    feed = np.random.default_rng(1).standard_normal((1, 16)).astype(np.float32)
+    info = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16])
+    return net.model("perceptron", [info], y, [1, 4]), {"x": feed}

@@ -1,0 +1,332 @@
+"""Convolutions on the device, by whichever of three ways suits their shape.
+
+- groups of few channels: element by element over padded planes;
+- steps of 1: a product of matrices that reads the padded planes where they lie;
+- anything else: the input unfolded into a matrix, then a product of matrices.
+
+Knows geometry and element types, not operators.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ep_core.errors import RunError
+from ep_core.types import DataType
+from ep_opencl.elements import ELEMENTS
+from ep_opencl.launch import Bench
+from ep_opencl.memory import OpenCLBuffer
+from ep_opencl.product import Matrices, Packed, Product, Tail
+from ep_opencl.stream import OpenCLStream
+from ep_opencl.tiles import Tile
+from ep_opencl.vectors import int4
+from ep_opencl.windows import MOST_SPATIAL, Geometry
+
+__all__ = ["Convolver", "Shifts", "int32s"]
+
+_NARROW = 4
+"""Channels of a group up to which a product of matrices doesn't pay."""
+
+_MOST_UNFOLDED = 64 << 20
+"""Bytes of unfolded input at a time; more images are taken one after the other."""
+
+_UNFOLDING_PRICE = 40
+"""Output channels whose work takes as long as unfolding the input for them, about."""
+
+
+_MANY_CHANNELS = 192
+"""Output channels from which a 1 x 1 convolution unfolds its input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shifts:
+    """What is added to elements before they are multiplied; padding is left as 0.
+
+    Attributes:
+        x: to those of the input.
+        weight: to those of the weights, with `CHANNEL` for the output channel.
+        parameters: kernel parameters that they name, each with a comma in front.
+    """
+
+    x: str = ""
+    weight: str = ""
+    parameters: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One convolution under way."""
+
+    stream: OpenCLStream
+    x: OpenCLBuffer
+    weight: OpenCLBuffer
+    y: OpenCLBuffer
+    geometry: Geometry
+    groups: int
+    tail: Sequence[Any]
+    shifts: Sequence[Any]
+
+    @property
+    def images(self) -> int:
+        return self.x.shape[0]
+
+    @property
+    def filters(self) -> int:
+        return self.weight.shape[0]
+
+    @property
+    def channels(self) -> int:
+        """Of a group."""
+        return self.weight.shape[1]
+
+
+class Convolver:
+    """Convolves with fixed element types.
+
+    Args:
+        bench: of the node.
+        x, weight, y: element types.
+        total: of the sums.
+        tail: text with `value`, the output channel `CHANNEL` and the position `at`; its parameters.
+        shifts: see there.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        x: DataType,
+        weight: DataType,
+        y: DataType,
+        total: DataType,
+        tail: Tail,
+        shifts: Shifts | None = None,
+    ) -> None:
+        self._bench = bench
+        self._input = x
+        self._result = y
+        self._tail = tail
+        self._shifts = shifts or Shifts()
+        channel = "(min((long)(m), rows - 1) + get_global_id(2) % groups * rows)"
+        inner = Tail(
+            tail.text.replace("CHANNEL", channel),
+            f"{self._shifts.parameters}{tail.parameters}, const long groups",
+            self._shifts.weight.replace("CHANNEL", channel),
+        )
+        self._product = Product(bench, weight, x, y, total, inner)
+        self._defines: dict[str, object] = {
+            "T": ELEMENTS[x].code,
+            "TW": ELEMENTS[weight].code,
+            "TC": ELEMENTS[y].code,
+            "NUMBER": self._product.number,
+            "X_SHIFT": self._shifts.x,
+            "W_SHIFT(m)": self._shifts.weight.replace("CHANNEL", "(m)"),
+            "SHIFT_PARAMETERS": self._shifts.parameters,
+            "TAIL_PARAMETERS": tail.parameters,
+            "TAIL(value, m, at)": f"({tail.text.replace('CHANNEL', '(m)')})",
+        }
+        if self._product.number in ("float", "double"):
+            self._defines["IS_FLOATING"] = 1
+
+    def __call__(
+        self,
+        stream: OpenCLStream,
+        x: OpenCLBuffer,
+        weight: OpenCLBuffer,
+        geometry: Geometry,
+        groups: int,
+        out: OpenCLBuffer | None,
+        tail_arguments: Sequence[Any] = (),
+        shift_arguments: Sequence[Any] = (),
+    ) -> OpenCLBuffer:
+        """Convolve; arguments are those of the tail and of the shifts.
+
+        Raises:
+            RunError: channels don't fit the weights.
+        """
+        filters = weight.shape[0]
+        if weight.shape[1] * groups != x.shape[1] or filters % groups:
+            raise RunError("channels don't fit the weights", got=(x.shape, weight.shape, groups))
+        spatial = geometry.output[MOST_SPATIAL - (len(x.shape) - 2) :]
+        shape = (x.shape[0], filters, *spatial)
+        with self._bench.writing(stream, shape, self._result, out) as y:
+            job = _Job(stream, x, weight, y, geometry, groups, tail_arguments, shift_arguments)
+            if math.prod(shape):
+                self._choose(job)
+        return y
+
+    def _choose(self, job: _Job) -> None:
+        geometry = job.geometry
+        own = job.filters // job.groups
+        if (own <= _NARROW and job.channels <= _NARROW) or not job.channels:
+            self._one_by_one(job)
+            return
+        padded = geometry.padded
+        waste = math.prod(padded) / math.prod(geometry.output) - 1
+        suits = set(geometry.strides) == {1} and waste * own < _UNFOLDING_PRICE
+        if math.prod(geometry.window) == 1:
+            # Every element is read once: for many output channels it pays to lay them closely.
+            suits = suits and own < _MANY_CHANNELS
+        if suits and self._bench.device.is_cpu:
+            self._by_planes(job)
+        else:
+            self._unfolded(job)
+
+    # ------------------------------------------------------------ over padded planes
+
+    def _one_by_one(self, job: _Job) -> None:
+        padded = job.geometry.padded
+        shape = (job.x.shape[0] * job.x.shape[1], *padded)
+        defines = dict(self._defines)
+        if job.geometry.strides[2] == 1:
+            defines["STEP_1"] = 1
+        depth, height, width = job.geometry.output
+        with self._bench.scratch(job.stream, shape, self._product.packed_type) as planes:
+            self._pad(job, planes)
+            kernel = self._bench.kernel("planes.cl", "convolve_planes", defines)
+            kernel.launch(
+                job.stream.queue,
+                (width, height, job.images * job.filters * depth),
+                None,
+                [
+                    planes.cl_buffer,
+                    job.weight.cl_buffer,
+                    job.y.cl_buffer,
+                    *int32s(job.channels, job.filters, job.groups),
+                    int4(padded),
+                    int4(job.geometry.output),
+                    int4(job.geometry.window),
+                    int4(job.geometry.strides),
+                    int4(job.geometry.dilations),
+                    *job.shifts,
+                    *job.tail,
+                ],
+            )
+
+    def _by_planes(self, job: _Job) -> None:
+        geometry = job.geometry
+        padded = geometry.padded
+        depth, height, width = geometry.output
+        # Positions along padded rows, up to the last one that is wanted.
+        count = ((depth - 1) * padded[1] + height - 1) * padded[2] + width
+        own = job.filters // job.groups
+        tile = self._product.tile_for(own, count)
+        if self._reads_in_place(job, count, tile):
+            self._multiply(job, job.x, count, tile)
+            return
+        elements = job.images * job.x.shape[1] * math.prod(padded) + tile.panel
+        with self._bench.scratch(job.stream, (elements,), self._product.packed_type) as planes:
+            self._pad(job, planes)
+            self._multiply(job, planes, count, tile)
+
+    def _reads_in_place(self, job: _Job, count: int, tile: Tile) -> bool:
+        """The input has no padding, is of the right type, and ends where a tile does."""
+        return (
+            job.geometry.padded == job.geometry.input
+            and self._input is self._product.packed_type
+            and not self._shifts.x
+            and math.prod(job.geometry.window) == 1
+            and count % tile.panel == 0
+        )
+
+    def _pad(self, job: _Job, planes: OpenCLBuffer) -> None:
+        geometry = job.geometry
+        depth, height, width = geometry.padded
+        kernel = self._bench.kernel("planes.cl", "pad_planes", self._defines)
+        kernel.launch(
+            job.stream.queue,
+            (width, height, job.images * job.x.shape[1] * depth),
+            None,
+            [
+                job.x.cl_buffer,
+                planes.cl_buffer,
+                int4(geometry.input),
+                int4(geometry.padded),
+                int4(geometry.before),
+                *job.shifts,
+            ],
+        )
+
+    def _multiply(self, job: _Job, planes: OpenCLBuffer, count: int, tile: Tile) -> None:
+        defines = {**self._defines, "TM": tile.rows, "TN": tile.vectors, "WIDTH": tile.width}
+        own = job.filters // job.groups
+        kernel = self._bench.kernel("planes.cl", "multiply_planes", defines)
+        kernel.launch(
+            job.stream.queue,
+            (-(-own // tile.rows), -(-count // tile.panel), job.images * job.groups),
+            (1, 1, 1),
+            [
+                planes.cl_buffer,
+                job.weight.cl_buffer,
+                job.y.cl_buffer,
+                *int32s(job.channels, job.filters, job.groups),
+                int4(job.geometry.padded),
+                int4(job.geometry.output),
+                int4(job.geometry.window),
+                int4(job.geometry.dilations),
+                *job.shifts,
+                *job.tail,
+            ],
+        )
+
+    # ------------------------------------------------------------ unfolded
+
+    def _unfolded(self, job: _Job) -> None:
+        product = self._product
+        rows = job.filters // job.groups
+        depth = math.prod(job.weight.shape[1:])
+        columns = math.prod(job.geometry.output)
+        tile = product.tile_for(rows, columns)
+        on_cpu = self._bench.device.is_cpu
+        panel = tile.panel if on_cpu else columns
+        matrix = -(-columns // panel) * depth * panel
+        nbytes = matrix * job.groups * ELEMENTS[product.packed_type].nbytes
+        together = max(1, min(job.images, _MOST_UNFOLDED // max(nbytes, 1)))
+        shape = (together * job.groups * matrix,)
+        left = Matrices(job.weight, depth, 1, (0, rows * depth))
+        steps = (job.groups * matrix, matrix)
+        with self._bench.scratch(job.stream, shape, product.packed_type) as packed:
+            right = Packed(packed, tile, steps) if on_cpu else Matrices(packed, columns, 1, steps)
+            for first in range(0, job.images, together):
+                count = min(together, job.images - first)
+                self._unfold(job, packed, first, count, panel)
+                product.run(
+                    job.stream,
+                    left,
+                    right,
+                    job.y,
+                    rows,
+                    columns,
+                    depth,
+                    (count, job.groups),
+                    (*job.shifts, *job.tail, np.int64(job.groups)),
+                    first * job.filters * columns,
+                )
+
+    def _unfold(self, job: _Job, packed: OpenCLBuffer, first: int, count: int, panel: int) -> None:
+        start = first * job.x.shape[1] * math.prod(job.geometry.input)
+        panels = -(-math.prod(job.geometry.output) // panel)
+        kernel = self._bench.kernel("windows.cl", "unfold", self._defines)
+        kernel.launch(
+            job.stream.queue,
+            (panel, panels, count * job.x.shape[1]),
+            None,
+            [
+                job.x.cl_buffer,
+                packed.cl_buffer,
+                np.int64(start),
+                *int32s(job.channels),
+                *job.geometry.arguments(),
+                *int32s(panel),
+                *job.shifts,
+            ],
+        )
+
+
+def int32s(*values: int) -> list[Any]:
+    """Kernel arguments of type int."""
+    return [np.int32(value) for value in values]

@@ -1,0 +1,182 @@
+"""Which OpenCL devices there are, and what is known of each; opens none of them for work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyopencl as cl
+
+from ep_core.errors import ProviderUnavailableError
+from ep_core.types import DeviceInfo, DeviceSpeed
+from ep_opencl.programs import build_quietly
+from ep_opencl.runtimes import find_drivers
+
+__all__ = ["FoundDevice", "find_devices", "list_devices"]
+
+_INSTALL = (
+    "install the driver of your GPU; for a processor, 'pip install ep-opencl[cpu-runtime]' brings "
+    "Intel's on x86-64, and Linux distributions have PoCL (pocl-opencl-icd)"
+)
+
+_PLATFORMS = (
+    ("intel", "intel"),
+    ("nvidia", "nvidia"),
+    ("amd", "amd"),
+    ("portable computing language", "pocl"),
+    ("rusticl", "rusticl"),
+    ("apple", "apple"),
+    ("qualcomm", "qualcomm"),
+    ("arm", "arm"),
+)
+
+_LANES = {"nvidia": 128, "amd": 64, "apple": 128, "intel": 8, "rusticl": 64}
+"""Multiplications and additions of 32-bit floats that a compute unit of a GPU starts per cycle."""
+
+_TYPICAL_MHZ = 2000
+"""Taken for devices that don't tell their clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDevice:
+    """A device with what the provider tells of it."""
+
+    info: DeviceInfo
+    device: cl.Device
+
+
+def list_devices() -> Sequence[DeviceInfo]:
+    """Describe every usable device, GPUs first.
+
+    Raises:
+        ProviderUnavailableError: there is none, with what to install.
+    """
+    return [found.info for found in find_devices()]
+
+
+def find_devices() -> list[FoundDevice]:
+    """Find every usable device, GPUs first; see `list_devices` for errors."""
+    find_drivers()
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:
+        raise ProviderUnavailableError(f"no OpenCL driver is installed: {_INSTALL}") from error
+    found: list[FoundDevice] = []
+    unusable: list[str] = []
+    counts: dict[str, int] = {}
+    for platform in platforms:
+        name = _short_name(platform.name)
+        for device in _devices_of(platform):
+            number = counts.setdefault(name, 0)
+            counts[name] += 1
+            reason = _why_unusable(device, name)
+            if reason is None:
+                found.append(FoundDevice(_describe(device, name, f"{name}.{number}"), device))
+            else:
+                unusable.append(reason)
+    if not found:
+        why = "; ".join(unusable) or "the OpenCL drivers that are installed have no device"
+        raise ProviderUnavailableError(f"{why}: {_INSTALL}")
+    order = {"gpu": 0, "accelerator": 1, "cpu": 2}
+    return sorted(found, key=lambda item: (order[item.info.kind], item.info.id))
+
+
+def _devices_of(platform: cl.Platform) -> list[cl.Device]:
+    try:
+        return list(platform.get_devices())
+    except cl.Error:
+        # A driver whose hardware is missing says so by an error.
+        return []
+
+
+def _short_name(platform: str) -> str:
+    lowered = platform.lower()
+    for word, name in _PLATFORMS:
+        if word in lowered:
+            return name
+    return re.sub(r"[^a-z0-9]+", "-", lowered).strip("-") or "platform"
+
+
+def _why_unusable(device: cl.Device, platform: str) -> str | None:
+    """The reason why kernels can't run on a device, None if they can."""
+    if not device.available or not device.compiler_available:
+        return f"{device.name.strip()} is not available, or its driver has no compiler"
+    if _version(device) < (1, 2):
+        return f"{device.name.strip()} has {device.version.strip()}, older than 1.2"
+    if not device.endian_little:
+        return f"{device.name.strip()} is big-endian"
+    return _trial_failure(device) if platform == "pocl" else None
+
+
+def _trial_failure(device: cl.Device) -> str | None:
+    """PoCL brings a compiler of its own, which may be older than the processor."""
+    source = "__kernel void trial(__global float *x) { x[get_global_id(0)] = 1.0f; }"
+    try:
+        build_quietly(cl.Program(cl.Context([device]), source), "")
+    except cl.Error as error:
+        first = next((line for line in str(error).splitlines() if "error" in line.lower()), "")
+        return (
+            f"{device.name.strip()}: this PoCL can't build kernels for it ({first.strip()}); "
+            "the one of 'pyopencl[pocl]' doesn't know new processors"
+        )
+    return None
+
+
+def _version(device: cl.Device) -> tuple[int, int]:
+    match = re.search(r"(\d+)\.(\d+)", device.version)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def _kind(device: cl.Device) -> str:
+    if device.type & cl.device_type.GPU:
+        return "gpu"
+    return "cpu" if device.type & cl.device_type.CPU else "accelerator"
+
+
+def _describe(device: cl.Device, platform: str, number: str) -> DeviceInfo:
+    name = device.name.strip()
+    extensions = frozenset(device.extensions.split())
+    version = ".".join(map(str, _version(device)))
+    driver = device.driver_version.strip()
+    return DeviceInfo(
+        provider="opencl",
+        id=number,
+        kind=_kind(device),
+        vendor=device.vendor.strip(),
+        name=name,
+        memory_bytes=device.global_mem_size,
+        fingerprint=f"{name}; driver {driver}; OpenCL {version}",
+        properties={
+            "platform": device.platform.name.strip(),
+            "driver": driver,
+            "OpenCL": version,
+            "compute units": str(device.max_compute_units),
+            "largest buffer": str(device.max_mem_alloc_size),
+            "local memory": str(device.local_mem_size),
+            "shares memory with the host": _yes_no(bool(device.host_unified_memory)),
+            "double": _yes_no("cl_khr_fp64" in extensions),
+            "half": _yes_no("cl_khr_fp16" in extensions),
+            "int8 dot products": _yes_no("cl_khr_integer_dot_product" in extensions),
+            "subgroups": _yes_no(any("subgroups" in item for item in extensions)),
+        },
+        speed=_speed(device, platform),
+    )
+
+
+def _yes_no(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _speed(device: cl.Device, platform: str) -> DeviceSpeed:
+    """Peak from units, clock and width; bandwidth by kind, for no device tells it."""
+    clock = (device.max_clock_frequency or _TYPICAL_MHZ) * 1e6
+    if _kind(device) == "cpu":
+        lanes = max(device.native_vector_width_float, 4)
+        # Half of the peak: one of two vector units, as clocks under load allow.
+        flops = device.max_compute_units * clock * lanes * 2
+        return DeviceSpeed(flops, 2e10, 1e-5, 3e-5, 1e-5, 1e10)
+    flops = device.max_compute_units * clock * _LANES.get(platform, 32) * 2
+    if device.host_unified_memory:
+        return DeviceSpeed(flops, 5e10, 1e-5, 5e-5, 2e-5, 1e10)
+    return DeviceSpeed(flops, 3e11, 1e-5, 5e-5, 3e-5, 1e10)

@@ -1,0 +1,81 @@
+"""Pools: maximum, average and Lp, over windows and over everything."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ep_core.types import DataType
+from ep_opencl.elements import ELEMENTS, FLOATS
+from ep_opencl.launch import TABLE, Bench
+from ep_opencl.memory import OpenCLBuffer
+from ep_opencl.stream import OpenCLStream
+from ep_opencl.vectors import int4
+from ep_opencl.windows import Geometry, spatial_rank, window_geometry
+from ep_sdk.kernels import Kernel, KernelNode
+
+__all__: list[str] = []
+
+_MAXIMUM, _AVERAGE, _POWERS = 0, 1, 2
+_COMPARED = FLOATS | {DataType.INT8, DataType.UINT8}
+
+
+def _pooling(node: KernelNode, kind: int) -> Kernel:
+    bench = Bench(node)
+    dtype = node.input_dtype(0)
+    assert dtype is not None
+    window = tuple(node.attr("kernel_shape"))
+    rounds_up = bool(node.attr("ceil_mode", 0))
+    counts_padding = np.int32(node.attr("count_include_pad", 0))
+    order = np.int32(node.attr("p", 2))
+
+    def pool(
+        stream: OpenCLStream, x: OpenCLBuffer, *, out: OpenCLBuffer | None = None
+    ) -> OpenCLBuffer:
+        geometry = window_geometry(node, x.shape, window, rounds_up=rounds_up)
+        return _run(bench, stream, x, geometry, kind, (counts_padding, order), out)
+
+    return pool
+
+
+def _run(
+    bench: Bench,
+    stream: OpenCLStream,
+    x: OpenCLBuffer,
+    geometry: Geometry,
+    kind: int,
+    numbers: tuple[Any, Any],
+    out: OpenCLBuffer | None,
+) -> OpenCLBuffer:
+    planes = math.prod(x.shape[:2])
+    shape = (*x.shape[:2], *geometry.output[3 - (len(x.shape) - 2) :])
+    defines: dict[str, object] = {"T": ELEMENTS[x.dtype].code, "KIND": kind}
+    with bench.writing(stream, shape, x.dtype, out) as y:
+        kernel = bench.kernel("pools.cl", "pool", defines)
+        depth, height, width = geometry.output
+        arguments = [x.cl_buffer, y.cl_buffer, *geometry.arguments(), int4(geometry.after)]
+        kernel.launch(stream.queue, (width, height, planes * depth), None, [*arguments, *numbers])
+    return y
+
+
+def _no_indices(node: KernelNode) -> str | None:
+    if node.wants_output(1):
+        return "the positions of the maxima are asked for"
+    return spatial_rank(node)
+
+
+@TABLE.kernel("MaxPool", types={"T": _COMPARED}, writes_out=True, predicate=_no_indices)
+def _max_pool(node: KernelNode) -> Kernel:
+    return _pooling(node, _MAXIMUM)
+
+
+@TABLE.kernel("AveragePool", types={"T": FLOATS}, writes_out=True, predicate=spatial_rank)
+def _average_pool(node: KernelNode) -> Kernel:
+    return _pooling(node, _AVERAGE)
+
+
+@TABLE.kernel("LpPool", since=11, types={"T": FLOATS}, writes_out=True, predicate=spatial_rank)
+def _lp_pool(node: KernelNode) -> Kernel:
+    return _pooling(node, _POWERS)

@@ -1,0 +1,317 @@
+"""MatMul, Gemm and the integer products."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ep_core.errors import RunError
+from ep_core.types import DataType
+from ep_opencl.elements import ELEMENTS, FLOATS
+from ep_opencl.expression import literal
+from ep_opencl.launch import TABLE, Bench, Shape
+from ep_opencl.memory import OpenCLBuffer
+from ep_opencl.moving import strides_of
+from ep_opencl.product import NO_TAIL, Matrices, Packed, Product, Tail
+from ep_opencl.stream import OpenCLStream
+from ep_sdk.kernels import Kernel, KernelNode
+
+__all__ = ["Multiplier"]
+
+_WIDE = frozenset({DataType.INT32, DataType.INT64, DataType.UINT32, DataType.UINT64})
+_TYPES = FLOATS | _WIDE
+_BYTES = frozenset({DataType.INT8, DataType.UINT8})
+
+
+class Multiplier:
+    """Multiplies as numpy's matmul does, with the second operand packed once if it is constant.
+
+    Args:
+        bench: of the node.
+        product: element types and tail.
+        turn_a, turn_b: operands are given transposed.
+        weight: the value of the second operand where it is constant and one matrix.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        product: Product,
+        *,
+        turn_a: bool = False,
+        turn_b: bool = False,
+        weight: np.ndarray[Any, Any] | None = None,
+    ) -> None:
+        self._bench = bench
+        self._product = product
+        self._turn_a = turn_a
+        self._turn_b = turn_b
+        self._weight = self._pack_weight(weight)
+
+    def __call__(
+        self,
+        stream: OpenCLStream,
+        a: OpenCLBuffer,
+        b: OpenCLBuffer,
+        dtype: DataType,
+        out: OpenCLBuffer | None,
+        arguments: tuple[Any, ...] = (),
+        pack_arguments: tuple[Any, ...] = (),
+    ) -> OpenCLBuffer:
+        """Multiply; `arguments` are those of the product's tail."""
+        left, right, shape, stack = _fit(a.shape, b.shape, self._turn_a, self._turn_b)
+        rows, depth = left.lengths
+        columns = right.lengths[1]
+        if right.is_single and left.is_dense and not self._turn_a:
+            # A stack of matrices times one matrix is one tall matrix times it.
+            rows *= math.prod(stack)
+            stack = ()
+        first = Matrices(a, left.row, left.column, left.stack[-len(stack) :] if stack else ())
+        second_stack = right.stack[-len(stack) :] if stack else ()
+        second = Matrices(b, right.row, right.column, second_stack)
+        with self._bench.writing(stream, shape, dtype, out) as c:
+            if not math.prod(shape):
+                return c
+            if self._weight is not None and right.is_single:
+                packed = Packed(self._weight.buffer, self._weight.tile, (0,) * len(stack))
+                self._product.run(stream, first, packed, c, rows, columns, depth, stack, arguments)
+            elif self._product.wants_panels(rows) and depth:
+                self._run_packed(
+                    stream,
+                    first,
+                    second,
+                    c,
+                    (rows, columns, depth),
+                    stack,
+                    right,
+                    arguments,
+                    pack_arguments,
+                )
+            else:
+                self._product.run(stream, first, second, c, rows, columns, depth, stack, arguments)
+        return c
+
+    def _run_packed(
+        self,
+        stream: OpenCLStream,
+        first: Matrices,
+        second: Matrices,
+        c: OpenCLBuffer,
+        lengths: tuple[int, int, int],
+        stack: Shape,
+        right: _Operand,
+        arguments: tuple[Any, ...],
+        pack_arguments: tuple[Any, ...],
+    ) -> None:
+        rows, columns, depth = lengths
+        product = self._product
+        tile = product.tile_for(rows, columns)
+        shape = product.panel_shape(tile, depth, columns, right.matrices)
+        with self._bench.scratch(stream, shape, product.packed_type) as panels:
+            size = math.prod(shape[1:])
+            product.pack(
+                stream,
+                panels,
+                second,
+                tile,
+                depth,
+                columns,
+                right.matrices,
+                depth * columns,
+                pack_arguments,
+            )
+            steps = tuple(step // (depth * columns) * size for step in second.stack)
+            packed = Packed(panels, tile, steps)
+            product.run(stream, first, packed, c, rows, columns, depth, stack, arguments)
+
+    def _pack_weight(self, weight: np.ndarray[Any, Any] | None) -> Packed | None:
+        """Panels of a constant second operand; made on the host, once."""
+        if weight is None or weight.ndim != 2 or not self._bench.device.is_cpu:
+            return None
+        matrix = np.ascontiguousarray(weight.T if self._turn_b else weight)
+        depth, columns = matrix.shape
+        if not depth or not columns:
+            return None
+        tile = self._product.tile_for(_MANY_ROWS, columns)
+        panels = -(-columns // tile.panel)
+        wide = np.zeros((depth, panels * tile.panel), self._product.packed_type.numpy)
+        wide[:, :columns] = matrix
+        laid = wide.reshape(depth, panels, tile.panel).transpose(1, 0, 2)
+        return Packed(self._bench.constant(np.ascontiguousarray(laid)), tile)
+
+
+_MANY_ROWS = 1 << 20
+
+
+class _Operand:
+    """How the matrices of one operand lie, as the product broadcasts them."""
+
+    def __init__(self, shape: Shape, stack: Shape, turn: bool) -> None:
+        steps = strides_of(shape)
+        self.row, self.column = steps[-2:][::-1] if turn else steps[-2:]
+        lengths = shape[-2:]
+        self.lengths = (lengths[1], lengths[0]) if turn else (lengths[0], lengths[1])
+        own = (1,) * (len(stack) - len(shape) + 2) + shape[:-2]
+        own_steps = (0,) * (len(stack) - len(shape) + 2) + steps[:-2]
+        self.stack = tuple(
+            step if length != 1 else 0 for length, step in zip(own, own_steps, strict=True)
+        )
+        self.matrices = math.prod(shape[:-2])
+        self.is_single = self.matrices == 1
+        self.is_dense = own == stack
+
+
+def _fit(a: Shape, b: Shape, turn_a: bool, turn_b: bool) -> tuple[_Operand, _Operand, Shape, Shape]:
+    """Both operands, the shape of the result, and the dimensions of its stack, joined."""
+    if not a or not b:
+        raise RunError("a product needs at least one dimension", got=f"{list(a)} and {list(b)}")
+    whole_a = a if len(a) > 1 else (1, *a)
+    whole_b = b if len(b) > 1 else (*b, 1)
+    try:
+        stack = tuple(np.broadcast_shapes(whole_a[:-2], whole_b[:-2]))
+    except ValueError as error:
+        raise RunError("stacks don't broadcast", got=f"{list(a)} and {list(b)}") from error
+    left, right = _Operand(whole_a, stack, turn_a), _Operand(whole_b, stack, turn_b)
+    if left.lengths[1] != right.lengths[0]:
+        raise RunError("matrices don't fit together", got=f"{list(a)} and {list(b)}")
+    rows = left.lengths[:1] if len(a) > 1 else ()
+    columns = right.lengths[1:] if len(b) > 1 else ()
+    return left, right, (*stack, *rows, *columns), stack
+
+
+def _constant(node: KernelNode, position: int) -> np.ndarray[Any, Any] | None:
+    return node.constants[position] if node.has_input(position) else None
+
+
+@TABLE.kernel("MatMul", types={"T": _TYPES}, writes_out=True)
+def _matmul(node: KernelNode) -> Kernel:
+    bench = Bench(node)
+    dtype = node.input_dtype(0)
+    assert dtype is not None
+    product = Product(bench, dtype, dtype, dtype, dtype)
+    multiply = Multiplier(bench, product, weight=_constant(node, 1))
+
+    def matmul(
+        stream: OpenCLStream,
+        a: OpenCLBuffer,
+        b: OpenCLBuffer,
+        *,
+        out: OpenCLBuffer | None = None,
+    ) -> OpenCLBuffer:
+        return multiply(stream, a, b, dtype, out)
+
+    return matmul
+
+
+@TABLE.kernel("Gemm", since=7, types={"T": _TYPES}, writes_out=True)
+def _gemm(node: KernelNode) -> Kernel:
+    bench = Bench(node)
+    dtype = node.input_dtype(0)
+    assert dtype is not None
+    multiply = Multiplier(
+        bench,
+        Product(bench, dtype, dtype, dtype, dtype, _gemm_tail(node, dtype)),
+        turn_a=bool(node.attr("transA", 0)),
+        turn_b=bool(node.attr("transB", 0)),
+        weight=_constant(node, 1),
+    )
+
+    def gemm(
+        stream: OpenCLStream,
+        a: OpenCLBuffer,
+        b: OpenCLBuffer,
+        c: OpenCLBuffer | None = None,
+        *,
+        out: OpenCLBuffer | None = None,
+    ) -> OpenCLBuffer:
+        if len(a.shape) != 2 or len(b.shape) != 2:
+            raise RunError("Gemm takes matrices", got=f"{list(a.shape)} and {list(b.shape)}")
+        arguments: tuple[Any, ...] = ()
+        if c is not None:
+            arguments = (c.cl_buffer, *_bias_steps(c.shape))
+        return multiply(stream, a, b, dtype, out, arguments)
+
+    return gemm
+
+
+def _gemm_tail(node: KernelNode, dtype: DataType) -> Tail:
+    """Alpha times the sum, plus beta times the third input where there is one."""
+    wide = dtype if dtype in (DataType.DOUBLE, *_WIDE) else DataType.FLOAT
+    text = "value"
+    alpha, beta = node.attr("alpha", 1.0), node.attr("beta", 1.0)
+    code = ELEMENTS[wide].code
+    if alpha != 1.0:
+        text = f"(COMPUTED({code}))({literal(alpha, DataType.FLOAT)} * value)"
+    if not node.has_input(2):
+        return Tail(text) if text != "value" else NO_TAIL
+    bias = f"LOAD({ELEMENTS[dtype].code}, bias, m * bias_row + n * bias_column)"
+    if beta != 1.0:
+        bias = f"(COMPUTED({code}))({literal(beta, DataType.FLOAT)} * {bias})"
+    parameters = (
+        f", __global const STORED({ELEMENTS[dtype].code}) *restrict bias, "
+        "const long bias_row, const long bias_column"
+    )
+    return Tail(f"{text} + {bias}", parameters)
+
+
+def _bias_steps(shape: Shape) -> tuple[Any, Any]:
+    """Steps of the third input of Gemm along rows and columns, 0 where it broadcasts."""
+    if len(shape) > 2:
+        raise RunError("the third input of Gemm has more than two dimensions", got=shape)
+    rows, columns = (1,) * (2 - len(shape)) + tuple(shape)
+    return np.int64(columns if rows > 1 else 0), np.int64(1 if columns > 1 else 0)
+
+
+# ---------------------------------------------------------------- integers
+
+
+@TABLE.kernel("MatMulInteger", since=10, types={0: _BYTES, 1: _BYTES}, writes_out=True)
+def _matmul_integer(node: KernelNode) -> Kernel:
+    """Zero points are one, one per row of A, or one per column of B."""
+    bench = Bench(node)
+    a_type, b_type = node.input_dtype(0), node.input_dtype(1)
+    assert a_type is not None
+    assert b_type is not None
+    has_a, has_b = node.has_input(2), node.has_input(3)
+    tail = zero_point_tail(a_type if has_a else None, b_type if has_b else None)
+    product = Product(bench, a_type, b_type, DataType.INT32, DataType.INT32, tail)
+    multiply = Multiplier(bench, product)
+
+    def matmul(
+        stream: OpenCLStream,
+        a: OpenCLBuffer,
+        b: OpenCLBuffer,
+        a_zero: OpenCLBuffer | None = None,
+        b_zero: OpenCLBuffer | None = None,
+        *,
+        out: OpenCLBuffer | None = None,
+    ) -> OpenCLBuffer:
+        of_a = zero_point_arguments(a_zero)
+        of_b = zero_point_arguments(b_zero)
+        return multiply(stream, a, b, DataType.INT32, out, (*of_a, *of_b), of_b)
+
+    return matmul
+
+
+def zero_point_tail(a: DataType | None, b: DataType | None) -> Tail:
+    """Zero points of the given types are taken off before multiplying; None where there is none."""
+    parameters = pack = a_shift = b_shift = ""
+    if a is not None:
+        code = ELEMENTS[a].code
+        parameters += f", __global const STORED({code}) *restrict a_zero, const long a_zero_step"
+        a_shift = f"- (int)LOAD({code}, a_zero, min((long)(m), rows - 1) * a_zero_step)"
+    if b is not None:
+        code = ELEMENTS[b].code
+        pack = f", __global const STORED({code}) *restrict b_zero, const long b_zero_step"
+        parameters += pack
+        b_shift = f"- (int)LOAD({code}, b_zero, (n) * b_zero_step)"
+    return Tail("", parameters, a_shift, b_shift, pack)
+
+
+def zero_point_arguments(zero: OpenCLBuffer | None) -> tuple[Any, ...]:
+    """Arguments for a zero point: one for all, or one for each row or column."""
+    if zero is None:
+        return ()
+    return zero.cl_buffer, np.int64(1 if math.prod(zero.shape) > 1 else 0)

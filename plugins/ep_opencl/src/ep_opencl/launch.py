@@ -1,0 +1,176 @@
+"""What every kernel file needs: the table, memory for outputs and scratch, values on the host.
+
+Nothing here computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ep_core.errors import RunError
+from ep_core.types import DataType
+from ep_opencl.device import ClKernel, OpenDevice
+from ep_opencl.memory import OpenCLBuffer
+from ep_opencl.stream import OpenCLStream
+from ep_opencl.tiles import Tile
+from ep_sdk.kernels import KernelNode, KernelTable
+
+__all__ = [
+    "TABLE",
+    "Bench",
+    "Shape",
+    "positive_axis",
+    "signed",
+    "text_attribute",
+]
+
+TABLE = KernelTable({"": 28})
+"""Looked at up to version 28 of the default domain."""
+
+Shape = tuple[int, ...]
+
+
+class Bench:
+    """The tools of one node: its device, memory for what it writes, and host copies of inputs."""
+
+    def __init__(self, node: KernelNode) -> None:
+        self.node = node
+        self.device: OpenDevice = node.provider.opened
+        self._allocator = node.provider.allocator
+        self._transfer = node.provider.data_transfer
+        self._keep = bool(node.options.get("program_cache", True))
+
+    @property
+    def measure_tile(self) -> Callable[[Tile], float] | None:
+        """What times a tile of a product, None where the user wants nothing timed."""
+        if not self.node.options.get("tune", True):
+            return None
+        from ep_opencl.trial import time_product
+
+        return partial(time_product, self)
+
+    def kernel(
+        self, file: str, name: str, defines: dict[str, object] | None = None, body: str = ""
+    ) -> ClKernel:
+        """A kernel of the folder `cl`; see `OpenDevice.kernel`."""
+        return self.device.kernel(file, name, defines, body=body, keep=self._keep)
+
+    def writing(
+        self,
+        stream: OpenCLStream,
+        shape: Shape,
+        dtype: DataType,
+        out: OpenCLBuffer | None = None,
+    ) -> Writing:
+        """Memory for an output, as a context: it is given back if anything fails inside.
+
+        Raises:
+            RunError: `out` has another type.
+        """
+        if out is None:
+            return Writing(self._allocator, stream, self._allocator.allocate(shape, dtype, stream))
+        if out.shape != shape or out.dtype != dtype:
+            raise RunError(
+                "memory given for the output doesn't fit",
+                expected=f"{dtype.text}{list(shape)}",
+                got=f"{out.dtype.text}{list(out.shape)}",
+            )
+        out.forget_values()
+        return Writing(None, stream, out)
+
+    def scratch(self, stream: OpenCLStream, shape: Shape, dtype: DataType) -> Scratch:
+        """Memory for the work inside the context, given back at its end."""
+        return Scratch(self._allocator, stream, self._allocator.allocate(shape, dtype, stream))
+
+    def release(self, stream: OpenCLStream, buffer: OpenCLBuffer) -> None:
+        """Give memory back after the work submitted so far."""
+        self._allocator.release(buffer, stream)
+
+    def values(self, stream: OpenCLStream, buffer: OpenCLBuffer) -> np.ndarray[Any, Any]:
+        """The values of a small tensor on the host; waits for the device if it must."""
+        known = buffer.values
+        if known is None:
+            known = np.empty(buffer.shape, buffer.dtype.numpy)
+            self._transfer.copy(buffer, known, stream)
+            stream.synchronize()
+            buffer.remember_values(known)
+        return known.reshape(buffer.shape)
+
+    def upload(
+        self, stream: OpenCLStream, values: np.ndarray[Any, Any], out: OpenCLBuffer | None = None
+    ) -> OpenCLBuffer:
+        """A tensor on the device with the values of a host array."""
+        dtype = DataType.from_numpy(values.dtype)
+        with self.writing(stream, values.shape, dtype, out) as target:
+            # A copy of our own: the caller may go on with the array at once.
+            self._transfer.copy(np.array(values, order="C"), target, stream)
+        return target
+
+    def constant(self, values: np.ndarray[Any, Any]) -> OpenCLBuffer:
+        """A tensor on the device that lives as long as the node's partition."""
+        buffer: OpenCLBuffer = self.node.provider.keep_constant(values)
+        return buffer
+
+
+class Writing:
+    """See `Bench.writing`."""
+
+    __slots__ = ("_allocator", "_stream", "_target")
+
+    def __init__(self, allocator: Any, stream: OpenCLStream, target: OpenCLBuffer) -> None:
+        self._allocator = allocator
+        self._stream = stream
+        self._target = target
+
+    def __enter__(self) -> OpenCLBuffer:
+        return self._target
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None and self._allocator is not None:
+            self._allocator.release(self._target, self._stream)
+
+
+class Scratch(Writing):
+    """See `Bench.scratch`."""
+
+    __slots__ = ()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._allocator.release(self._target, self._stream)
+
+
+def signed(*values: int) -> tuple[np.int64, ...]:
+    """Kernel arguments of type long."""
+    return tuple(np.int64(value) for value in values)
+
+
+def positive_axis(axis: int, rank: int) -> int:
+    """The axis counted from the front.
+
+    Raises:
+        RunError: there is no such axis.
+    """
+    if not -rank <= axis < rank:
+        raise RunError("axis out of range", expected=f"within {-rank}..{rank - 1}", got=axis)
+    return axis % rank
+
+
+def text_attribute(node: KernelNode, name: str, default: str) -> str:
+    """A string attribute as `str`."""
+    value = node.attr(name, default)
+    return value.decode("utf-8") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,101 @@
+"""What the CPU is, as far as it bears on OpenVINO's results and speed.
+
+OpenVINO picks its kernels by instruction set. Which one it is changes the last bits of sums, and
+for 8-bit integers more than that: without VNNI, sums of two products saturate at 16 bits.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from ep_core.types import DeviceSpeed
+
+__all__ = [
+    "architecture",
+    "cpu_speed",
+    "instruction_set",
+    "processor_facts",
+    "usable_cores",
+]
+
+_CPUINFO = Path("/proc/cpuinfo")
+_ARCHITECTURES = {"amd64": "x86_64", "aarch64": "arm64"}
+
+# From the widest down, each with the flags of /proc/cpuinfo that it takes.
+_LEVELS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("amx", ("amx_int8", "avx512f")),
+    ("avx512-vnni", ("avx512_vnni", "avx512f")),
+    ("avx512", ("avx512f",)),
+    ("avx2-vnni", ("avx_vnni", "avx2")),
+    ("avx2", ("avx2",)),
+    ("sse4.2", ("sse4_2",)),
+    ("sve", ("sve",)),
+    ("neon", ("asimd",)),
+)
+
+# Additions and multiplications of 32-bit floats that one core does in a cycle: two units that
+# multiply and add, of 8 lanes. Wider registers count the same, as many processors have one unit
+# for them or split them in two.
+_OPERATIONS_PER_CYCLE: Mapping[str, int] = {"sse4.2": 8, "neon": 16, "sve": 16}
+_USUAL_OPERATIONS = 32
+_USUAL_HERTZ = 2.5e9
+# No interface tells the bandwidth of memory. One core draws about this much, and few more fill it.
+_BYTES_PER_CORE = 1e10
+_MOST_BYTES = 1e11
+
+
+@lru_cache(maxsize=1)
+def processor_facts() -> Mapping[str, str]:
+    """`flags` and `hertz` of the first core as Linux tells them; empty texts elsewhere."""
+    facts = {"flags": "", "hertz": ""}
+    try:
+        lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return facts
+    names = {"flags": "flags", "Features": "flags", "cpu MHz": "hertz"}
+    for line in lines:
+        key, _, value = line.partition(":")
+        name = names.get(key.strip(), "")
+        if name and not facts[name]:
+            facts[name] = value.strip()
+    return facts
+
+
+def architecture() -> str:
+    """`x86_64`, `arm64`, or what the system calls it."""
+    machine = platform.machine().lower()
+    return _ARCHITECTURES.get(machine, machine)
+
+
+def instruction_set(flags: str) -> str:
+    """The widest of the sets that OpenVINO has kernels for; empty where nothing tells."""
+    known = set(flags.split())
+    return next((name for name, needed in _LEVELS if known.issuperset(needed)), "")
+
+
+def cpu_speed(cores: int) -> DeviceSpeed:
+    """Peak by clock, cores and instruction set; what starting takes was measured on 2026.4."""
+    facts = processor_facts()
+    try:
+        hertz = float(facts["hertz"]) * 1e6
+    except ValueError:
+        hertz = _USUAL_HERTZ
+    each = _OPERATIONS_PER_CYCLE.get(instruction_set(facts["flags"]), _USUAL_OPERATIONS)
+    return DeviceSpeed(
+        flops_per_second=cores * hertz * each,
+        bytes_per_second=min(cores * _BYTES_PER_CORE, _MOST_BYTES),
+        operator_seconds=5e-7,
+        partition_seconds=1e-5,
+    )
+
+
+def usable_cores() -> int:
+    """How many processors this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,143 @@
+"""The OpenCL provider beside others: mixed placement, whole models, missing devices.
+
+Right answers are the CPU provider's, which other tests hold against ONNX Runtime. The policy is
+off, as none of these tests is about certificates.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import parser
+
+from ep_core import InferenceSession, SessionOptions
+from ep_core.discovery.registry import ProviderState, registry
+from ep_core.errors import EpError, OptionError, PlacementError
+from pretrained import fetch
+from pretrained.samples import sample_feeds
+
+
+def has_device() -> bool:
+    """The requirement of all tests here: the provider and a device for it."""
+    if "opencl" not in registry().available():
+        return False
+    return registry().status("opencl").state is ProviderState.AVAILABLE
+
+
+pytestmark = pytest.mark.skipif("not has_device()", reason="requires: an OpenCL device")
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+MIXED = """<ir_version: 9, opset_import: ["" : 20]>
+mixed (float[n,8] x, float[8,8] w) => (float[n,8] y, string[n,8] text, float d) {
+    a = MatMul (x, w)
+    b = Relu (a)
+    d = Det (b)
+    text = Cast <to = 8> (b)
+    c = Add (b, d)
+    y = Softmax <axis = -1> (c)
+}"""
+"""Two parts that OpenCL takes, with a determinant and strings in between, which it doesn't."""
+
+
+def open_session(model: bytes | str, providers: list[Any], **settings: Any) -> InferenceSession:
+    options = SessionOptions()
+    options.certificate_policy = "off"
+    options.placement_strategy = "greedy"
+    for name, value in settings.items():
+        setattr(options, name, value)
+    return InferenceSession(model, options, providers=providers)
+
+
+def mixed_model() -> bytes:
+    return bytes(parser.parse_model(MIXED).SerializeToString())
+
+
+def mixed_feeds() -> Mapping[str, Any]:
+    values = np.random.default_rng(0).standard_normal((2, 8, 8)).astype(np.float32)
+    return {"x": values[0], "w": values[1]}
+
+
+def agree(ours: list[Any], right: list[Any], **tolerance: float) -> None:
+    for a, b in zip(ours, right, strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        if a.dtype == object:
+            # Texts of floats differ in the last digit.
+            a, b = a.astype(np.float32), b.astype(np.float32)
+        np.testing.assert_allclose(a, b, **(tolerance or CLOSE))
+
+
+def test_a_model_is_divided_and_gives_what_the_cpu_gives() -> None:
+    feeds = mixed_feeds()
+    with open_session(mixed_model(), ["cpu"]) as right:
+        expected = right.run(None, feeds)
+    with open_session(mixed_model(), ["opencl", "cpu"]) as ours:
+        placement = ours.get_placement()
+        found = ours.run(None, feeds)
+    agree(found, expected)
+    of = {node.op_type: node.provider for node in placement.nodes[""]}
+    assert (of["MatMul"], of["Softmax"]) == ("opencl", "opencl")
+    assert of["Det"] == "cpu"
+
+
+def test_three_memories_in_one_model() -> None:
+    feeds = mixed_feeds()
+    with open_session(mixed_model(), ["cpu"]) as right:
+        expected = right.run(None, feeds)
+    pins = {"op:Softmax": "simulator"}
+    with open_session(mixed_model(), ["opencl", "simulator", "cpu"], pin=pins) as ours:
+        providers = {node.provider for node in ours.get_placement().nodes[""]}
+        agree(ours.run(None, feeds), expected)
+    assert providers == {"opencl", "simulator", "cpu"}
+
+
+def test_one_session_on_many_threads() -> None:
+    feeds = mixed_feeds()
+    failures: list[BaseException] = []
+    with open_session(mixed_model(), ["opencl", "cpu"]) as session:
+        expected = session.run(None, feeds)
+
+        def work() -> None:
+            try:
+                for _ in range(10):
+                    agree(session.run(None, feeds), expected, rtol=0, atol=0)
+            except BaseException as error:  # noqa: BLE001 - told below
+                failures.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not failures
+
+
+def test_what_it_lacks_alone_is_an_error_with_the_reason() -> None:
+    with pytest.raises(PlacementError, match="operator Det has no kernel"):
+        open_session(mixed_model(), ["opencl"], disable_cpu_fallback=True)
+
+
+def test_an_option_that_does_not_exist_is_told() -> None:
+    with pytest.raises(OptionError, match="fuse"):
+        open_session(mixed_model(), [("opencl", {"fuze": True}), "cpu"])
+
+
+def test_a_model_that_does_not_fit_is_an_error_of_ours() -> None:
+    with (
+        open_session(mixed_model(), [("opencl", {"capacity": "4K"}), "cpu"]) as session,
+        pytest.raises(EpError, match="no room"),
+    ):
+        session.run(None, {**mixed_feeds(), "x": np.zeros((1000, 8), np.float32)})
+
+
+@pytest.mark.parametrize("name", ["ocr-detect", "picture-classifier"])
+def test_a_whole_pretrained_model_stays_on_the_device(name: str) -> None:
+    feeds = sample_feeds(name)
+    with open_session(fetch(name), ["cpu"]) as right:
+        expected = right.run(None, feeds)
+    with open_session(fetch(name), ["opencl"], disable_cpu_fallback=True) as ours:
+        agree(ours.run(None, feeds), expected, rtol=1e-3, atol=1e-4)
