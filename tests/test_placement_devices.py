@@ -257,6 +257,51 @@ def test_constants_count_and_the_caller_says_how_much_there_is():
         InferenceSession(model, options, ["simulator", "cpu"])
 
 
+def layered_model(rng: np.random.Generator) -> onnx.ModelProto:
+    """Random nodes on values of 1 KiB, a quarter of them with weights of as much."""
+    names, nodes, weights = ["x"], [], []
+    for index in range(int(rng.integers(6, 25))):
+        op_type = ("MatMul", "Add", "Relu", "Neg", "Erf")[int(rng.integers(5))]
+        inputs = [names[int(rng.integers(max(0, len(names) - 4), len(names)))]]
+        if op_type == "Add":
+            inputs.append(names[int(rng.integers(max(0, len(names) - 4), len(names)))])
+        if op_type == "MatMul":
+            weight = rng.integers(-1, 2, (16, 16)).astype(np.float32)
+            weights.append(numpy_helper.from_array(weight, f"w{index}"))
+            inputs.append(f"w{index}")
+        nodes.append(helper.make_node(op_type, inputs, [f"v{index}"]))
+        names.append(f"v{index}")
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [16, 16]) for n in ("x", names[-1])]
+    graph = helper.make_graph(nodes, "layers", ends[:1], ends[1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("devices", [("simulator",), ("simulator:0", "simulator:1")])
+def test_planned_memory_stays_within_the_limits(devices):
+    """What is predicted when nodes are placed is no less than what the plan then takes."""
+    used = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        model = layered_model(rng)
+        options = options_of(1)
+        options.placement_strategy = ("greedy", "cost")[seed % 2]
+        options.memory_limits = {name: int(rng.integers(2, 16)) * 1024 for name in devices}
+        providers = [("simulator", {"device_id": str(n)}) for n in range(len(devices))]
+        with (
+            InferenceSession(model, options_of(1), ["cpu"]) as alone,
+            InferenceSession(model, options, [*providers, "cpu"]) as session,
+        ):
+            for number, limit in enumerate(options.memory_limits.values()):
+                planned = session.get_placement().peak_bytes.get(f"simulator:{number}/device")
+                if planned is not None:
+                    used += planned.constant_bytes + planned.run_bytes > 0
+                    assert planned.constant_bytes + planned.run_bytes <= limit, seed
+            given = {"x": rng.integers(-1, 2, (16, 16)).astype(np.float32)}
+            for got, right in zip(session.run(None, given), alone.run(None, given), strict=True):
+                np.testing.assert_allclose(got, right, rtol=1e-4)
+    assert used > 20
+
+
 @pytest.mark.parametrize("limit", [0, 600, 1200, 10**9])
 def test_bodies_get_what_the_graphs_around_them_leave(limit):
     options = options_of(99)

@@ -141,7 +141,7 @@ def test_copies_of_bound_runs(start):
             )
             if any(copy.scope for copy in session.get_placement().copies):
                 continue
-            binding = session.io_binding()
+            binding, on_device = session.io_binding(), None
             for name, value in drawn.feeds.items():
                 if isinstance(value, list) or value.dtype == object or rng.random() < 0.4:
                     binding.bind_cpu_input(name, value)
@@ -162,5 +162,5 @@ def test_copies_of_bound_runs(start):
             assert not unmade, seed
             counted += len(planned)
             assert is_same(binding.copy_outputs_to_cpu(), list(right.values())), seed
-            del binding
+            del binding, on_device
     assert counted > 40

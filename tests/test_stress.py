@@ -23,6 +23,7 @@ from stress.subjects import close_subjects, quiet_options
 
 from ep_core import InferenceSession
 from ep_core.discovery.registry import registry
+from ep_core.loading.load import load_model
 from ep_core.running.plan import HostWait, StreamWait
 from ep_core.types import DataType
 from ep_sdk.arena import Arena
@@ -279,6 +280,33 @@ def test_no_order_is_made_of_signals_or_of_locks_taken_again():
         pass
     with ready:
         ready.wait(0.001)
+    assert order.cycles() == []
+
+
+def test_looking_into_bodies_takes_no_locks_in_opposite_orders():
+    """From a graph to its nodes, and from a node to its bodies; Python 3.11 has locks there."""
+    model = parser.parse_model(
+        """
+        <ir_version: 8, opset_import: ["" : 17]>
+        g (float[3] x, bool c) => (float[3] y) {
+            y = If (c) <
+                then_branch = a () => (float[3] t) { t = Neg(x) },
+                else_branch = b () => (float[3] e) { e = Abs(x) }
+            >
+        }
+        """
+    )
+    graph = load_model(model).graph
+    (node,) = graph.nodes
+
+    def fresh():
+        """The node without anything that was found out already."""
+        return node.replace(attributes={name: body.replace() for name, body in node.bodies.items()})
+
+    order = LockOrder()
+    with order.watching():
+        assert fresh().captures == ("x",)
+        assert graph.replace(nodes=(fresh(),)).captures == ()
     assert order.cycles() == []
 
 

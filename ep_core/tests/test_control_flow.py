@@ -47,6 +47,34 @@ def test_if_with_captures_and_a_branch_that_only_passes_on(provide, level):
         assert not np.shares_memory(z, y)
 
 
+HELD = """
+<ir_version: 8, opset_import: ["" : 17]>
+keep (bool c, float[2] x) => (seq(float[2]) kept, float[2] last)
+{
+  a = Neg(x)
+  kept = If(c) <
+    then_branch = g1 () => (seq(float[2]) s) { s = SequenceConstruct(a, a) },
+    else_branch = g2 () => (seq(float[2]) s) { s = SequenceConstruct(a) }
+  >
+  b = Abs(x)
+  last = Neg(b)
+}
+"""
+
+
+def test_what_a_sequence_of_a_body_holds_is_not_used_again(provide):
+    """A partition may put its input into a sequence; that memory isn't the next run's."""
+    provide(accepts_outputs=True)
+    x = np.array([1, 2], np.float32)
+    options = SessionOptions()
+    options.graph_optimization_level = 0
+    with InferenceSession(parser.parse_model(HELD), options, providers=["cpu"]) as session:
+        kept, last = session.run(None, {"c": np.array(True), "x": x})
+        session.run(None, {"c": np.array(False), "x": x * 10})
+        np.testing.assert_array_equal(kept, [-x, -x])
+        np.testing.assert_array_equal(last, -x)
+
+
 def loop_model(*, trips: bool, condition: bool):
     """s starts at x; each round: s = s + w (captured); scan output s * i; goes on while s < 100."""
     vi = helper.make_tensor_value_info

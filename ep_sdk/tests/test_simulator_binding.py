@@ -13,6 +13,7 @@ import pytest
 from ep_core import InferenceSession, OrtValue, SessionOptions
 from ep_core.errors import (
     AllocationError,
+    ContractError,
     DeviceLostError,
     EpError,
     FeedError,
@@ -22,7 +23,9 @@ from ep_core.errors import (
     RunError,
 )
 from ep_core.options import RunOptions
+from ep_core.types import DataType
 from ep_sdk.simulator.transfer import SimulatorTransfer
+from ep_sdk.stream_program import StreamProgram
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> '
 CHAIN = HEAD + "g (float[4] x) => (float[4] y, float[4] z) { a = Exp(x) y = Neg(a) z = Add(y, x) }"
@@ -507,6 +510,82 @@ def test_a_binding_is_good_after_a_failed_run(session):
     one.run_with_iobinding(binding)
     np.testing.assert_allclose(target.numpy(), Y, rtol=1e-6)
     np.testing.assert_allclose(binding.get_outputs()[1].numpy(), Z, rtol=1e-6)
+
+
+def dishonest(monkeypatch, spoil):
+    """Have partitions do their work, and then something else."""
+    honest = StreamProgram.run
+
+    def run(self, inputs, outputs, stream=None):
+        honest(self, inputs, outputs, stream)
+        spoil(self, outputs, stream)
+
+    monkeypatch.setattr(StreamProgram, "run", run)
+
+
+def fail(program, outputs, stream):
+    raise RuntimeError("after all")
+
+
+def one_more(program, outputs, stream):
+    outputs.append(None)
+
+
+def not_the_last(program, outputs, stream):
+    program._allocator.release(outputs[-1], stream)
+    outputs[-1] = None
+
+
+def other_memory(program, outputs, stream):
+    outputs[0] = program._allocator.allocate((4,), DataType.FLOAT, stream)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (fail, "RuntimeError: after all"),
+        (one_more, "changed its list of outputs"),
+        (not_the_last, "gave no value for its output 1"),
+        (other_memory, "given memory for output 'y' and returned other memory"),
+    ],
+)
+def test_what_a_partition_made_before_it_failed_is_given_back(session, monkeypatch, spoil, message):
+    one = session()
+    target = empty_on(0, 4)
+    binding = one.io_binding()
+    binding.bind_cpu_input("x", X)
+    binding.bind_output("z", "simulator")
+    if spoil is other_memory:
+        binding.bind_ortvalue_output("y", target)
+    else:
+        binding.bind_output("y", "simulator")
+    before = in_use(one)
+    with monkeypatch.context() as patch:
+        dishonest(patch, spoil)
+        with pytest.raises(EpError, match=message):
+            one.run_with_iobinding(binding)
+        if spoil is not other_memory:
+            with pytest.raises(EpError, match=message):
+                one.run(None, {"x": X})
+    assert in_use(one) == before
+    one.run_with_iobinding(binding)
+
+
+@pytest.mark.parametrize("what", ["junk", np.zeros(4, np.float32)])
+def test_an_output_that_is_no_buffer_of_the_device(session, monkeypatch, what):
+    def swap(program, outputs, stream):
+        program._allocator.release(outputs[1], stream)
+        outputs[1] = what
+
+    one = session()
+    binding = one.io_binding()
+    binding.bind_cpu_input("x", X)
+    binding.bind_output("y", "simulator")
+    binding.bind_output("z", "simulator")
+    dishonest(monkeypatch, swap)
+    with pytest.raises(ContractError, match=r"for output 'z'; expected a buffer in simulator:0"):
+        one.run_with_iobinding(binding)
+    assert in_use(one) == 0
 
 
 @pytest.mark.parametrize("text", [CHAIN, LOOP])

@@ -139,6 +139,60 @@ def test_what_a_device_can_t_take(foreign, message):
         OrtValue.from_dlpack(foreign)
 
 
+class Spoiled(Foreign):
+    """A tensor whose capsule somebody got wrong."""
+
+    def __init__(self, spoil, **settings):
+        super().__init__(X.reshape(2, 2).copy(), **settings)
+        self.spoil = spoil
+
+    def __dlpack__(self, **arguments):
+        capsule = super().__dlpack__(**arguments)
+        self.spoil(self._kept[-1])
+        return capsule
+
+
+def no_data(managed):
+    managed.dl_tensor.data = None
+
+
+def no_shape(managed):
+    managed.dl_tensor.shape = None
+
+
+def one_byte_on(managed):
+    managed.dl_tensor.byte_offset += 1
+
+
+def with_rank(rank):
+    return lambda managed: setattr(managed.dl_tensor, "ndim", rank)
+
+
+def of_the_future(managed):
+    managed.version.major = 99
+
+
+@pytest.mark.parametrize("device", [1, 12])
+@pytest.mark.parametrize("maker", [Spoiled, type("OldSpoiled", (Spoiled, Old), {})])
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (no_data, "it has elements, and no address"),
+        (no_shape, "it has no shape"),
+        (one_byte_on, "isn't aligned for its elements; expected .* a multiple of 4"),
+        (with_rank(-1), "it has -1 dimensions"),
+        (with_rank(65), "it has 65 dimensions"),
+        (of_the_future, "of DLPack 99, which is unknown"),
+    ],
+)
+def test_capsules_that_make_no_sense(spoil, message, maker, device):
+    if spoil is of_the_future and maker is not Spoiled:
+        return  # only the new form has a version
+    foreign = maker(spoil, device=device)
+    with pytest.raises(DLPackError, match=message):
+        OrtValue.from_dlpack(foreign)
+
+
 def test_a_library_that_refuses_is_quoted(monkeypatch):
     def refuse(**arguments):
         raise BufferError("it is being written")
@@ -208,6 +262,8 @@ def test_a_copy_on_the_host_is_made_for_who_asks_for_one():
         value.__dlpack__(copy=True)
     with pytest.raises(BufferError, match=r"can't go to \(2, 0\)"):
         value.__dlpack__(dl_device=(2, 0))
+    with pytest.raises(BufferError, match="can't go to 1"):
+        value.__dlpack__(dl_device=1)
 
 
 def test_capsules_that_nobody_uses_give_the_memory_back():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -184,6 +186,37 @@ def test_a_failed_stream_fails_who_waits_for_it(simulator):
     with pytest.raises(RunError, match="boom"):
         first.synchronize()
     assert seen == []
+
+
+def test_an_error_that_is_kept_holds_on_to_nothing(simulator):
+    """Neither to what the work used, nor to what the caller had when it heard of the error."""
+    stream = simulator().create_stream()
+    gone = []
+
+    def submit():
+        array = np.ones(4, np.float32)
+        gone.append(weakref.ref(array))
+
+        def work():
+            raise ValueError(f"boom at {array.shape}")
+
+        stream.submit(work)
+        return stream.record()
+
+    def hear(wait):
+        array = np.ones(4, np.float32)
+        gone.append(weakref.ref(array))
+        with pytest.raises(RunError, match=r"ValueError: boom at \(4,\)") as caught:
+            wait()
+        assert isinstance(caught.value.__cause__, ValueError)
+        assert "in work" in caught.value.__notes__[0]
+        del caught
+
+    event = submit()
+    hear(stream.synchronize)
+    hear(event.synchronize)
+    gc.collect()
+    assert [reference() for reference in gone] == [None] * 3
 
 
 def test_memory_is_freed_after_an_error_too(simulator):

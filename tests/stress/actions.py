@@ -11,6 +11,7 @@ import copy
 import gc
 import random
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -73,6 +74,7 @@ class Crew:
         self._lock = threading.Lock()
         self._sessions: list[Opened] = []
         self._kept: list[_Kept] = []
+        self._lent: list[weakref.ref[np.ndarray]] = []  # inputs of runs that are over
 
     def open(self, count: int) -> None:
         """Open sessions."""
@@ -108,6 +110,18 @@ class Crew:
             except EpError as error:
                 if not isinstance(error, kept.excuses):
                     self.problems.append(f"a kept value: {type(error).__name__}: {error}")
+
+    def lend(self, feeds: dict[str, Any]) -> None:
+        """Note inputs that nobody but a run may refer to."""
+        arrays = [value for value in feeds.values() if isinstance(value, np.ndarray)]
+        self._lent.extend(weakref.ref(array) for array in arrays)
+
+    def look_at_lent(self) -> None:
+        """Runs that are over, failed or not, keep nothing of the caller's."""
+        gc.collect()
+        alive = sum(reference() is not None for reference in self._lent)
+        if alive:
+            self.problems.append(f"{alive} inputs of runs that are over are still referred to")
 
     def close(self) -> None:
         """Close the sessions."""
@@ -208,6 +222,7 @@ def _run(one: _Action) -> None:
     for _ in range(one.rng.randint(1, 4)):
         names, right = one.chosen()
         feeds = copy.deepcopy(one.feeds)
+        one.crew.lend(feeds)
         got = one.session.run(names, feeds)
         one.check(got, right, "run")
         one.scribble(got)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from stress.clocks import Ordering, Timeline
 
+from ep_core.binding.devices import _close_all
 from ep_core.contracts import OptionSpec
 from ep_core.discovery.registry import registry
 from ep_core.hookspecs import hookimpl
@@ -71,7 +72,12 @@ class Episode:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self.close_devices_of_values()
         del _EPISODES[self.number], _EPISODES[_FOR_VALUES]
+
+    def close_devices_of_values(self) -> None:
+        """Close what the core opened for values alone, unless values keep it open."""
+        _close_all()
 
     def device(self, device_id: str, **options: Any) -> tuple[str, dict[str, Any]]:
         """For `providers` of a session."""
@@ -401,6 +407,8 @@ def stress_providers() -> Iterator[None]:
         return outputs
 
     plugins = {DEVICE: _DevicePlugin(), HOST: _HostPlugin()}
+    for name in registry().available():
+        registry().status(name)  # what a vendor's library starts and keeps isn't ours to count
     try:
         for name, plugin in plugins.items():
             registry().register(plugin, name=name)

@@ -28,7 +28,6 @@ from stress.locks import LockOrder
 from stress.subjects import MODELS, quiet_options, subject_of
 
 from ep_core import InferenceSession
-from ep_core.binding.devices import _close_all as close_devices_of_values
 from ep_core.binding.holds import bury
 from ep_core.errors import AllocationError, DeviceLostError, RunError
 from ep_sdk.simulator import INFO as SIMULATOR
@@ -187,6 +186,7 @@ def _live(rng: random.Random, crew: Crew, style: str) -> None:
         return
     if rng.random() < 0.5:
         crew.look_at_kept()
+    crew.look_at_lent()
     crew.close()
     crew.look_at_kept()
 
@@ -205,7 +205,7 @@ def _what_is_left(crew: Crew, before: tuple[set[int], int], style: str) -> list[
     crew.forget()
     gc.collect()
     bury()
-    close_devices_of_values()
+    crew.episode.close_devices_of_values()
     found = []
     for provider in crew.episode.opened:
         stats = provider.allocator.stats()

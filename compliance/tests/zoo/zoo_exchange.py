@@ -58,15 +58,30 @@ class RudeAddress(OtherMemory):
 # ---------------------------------------------------------------- imports
 
 
-@device_animal("takes tensors by columns", "memory/dlpack-import", "isn't contiguous, expected")
-class TakesColumns(SimulatorProvider):
-    def import_dlpack(self, tensor):
-        try:
-            return super().import_dlpack(tensor)
-        except BufferError as error:
-            if "contiguous" not in str(error):
-                raise
-            return self.allocator.allocate((4, 6), DataType.FLOAT)
+def _careless(word):
+    """A device that takes what is refused with a certain word."""
+
+    class Careless(SimulatorProvider):
+        def import_dlpack(self, tensor):
+            try:
+                return super().import_dlpack(tensor)
+            except BufferError as error:
+                if word not in str(error):
+                    raise
+                return self.allocator.allocate((6, 4), DataType.FLOAT)
+
+    return Careless
+
+
+device_animal("takes tensors by columns", "memory/dlpack-import", "isn't contiguous, expected")(
+    _careless("contiguous")
+)
+device_animal("takes tensors without an address", "memory/dlpack-import", "has no address, exp")(
+    _careless("no address")
+)
+device_animal("takes tensors askew", "memory/dlpack-import", "aligned for its elements, expected")(
+    _careless("aligned")
+)
 
 
 @device_animal(

@@ -401,8 +401,8 @@ class CompiledPartition(Protocol):
             outputs: in the order of `Subgraph.outputs`. An entry that is not None is memory of
                 the right dtype and shape to write into. For None the provider puts a value it
                 made itself; from then on it belongs to the caller, who releases it through the
-                provider's allocator. An output never shares memory with an input, a constant, or
-                another output.
+                provider's allocator, also where `run` raises later. An output never shares memory
+                with an input, a constant, or another output.
             stream: where to submit the work; None for a provider without streams.
 
         Raises:

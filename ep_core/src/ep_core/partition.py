@@ -152,6 +152,7 @@ def offers_of(graph: Graph, candidates: Sequence[Candidate], refusals: Refusals)
                 named=candidate.named,
                 groups=claim.groups,
                 memory_bytes=device.memory_bytes,
+                asynchronous=candidate.provider.features.asynchronous,
             )
         )
     return offers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -104,6 +105,32 @@ def test_a_failure_comes_as_text(session):
     assert "broken" in failed[2]
     assert refused[:2] == ([], "data")
     assert "expected 3 in shape [3]" in refused[2]
+
+
+def test_a_process_without_threads_to_spare(session, monkeypatch):
+    def refuse(self, work):
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
+    with pytest.raises(RunError, match="in the background can't start: cannot schedule"):
+        session.run_async(None, {"x": X}, Answers(), None)
+    with pytest.raises(RunError, match="can't start"):
+        asyncio.run(session.run_awaitable(None, {"x": X}))
+
+
+def test_whatever_a_provider_raises_is_told(session, caplog):
+    answers = Answers()
+    session.provider.fail_run = SystemExit("enough")
+
+    def answer_and_leave(*answer):
+        answers(*answer)
+        raise SystemExit("too")
+
+    with caplog.at_level(logging.ERROR, "ep_core"):
+        session.run_async(None, {"x": X}, answer_and_leave, "data")
+        assert answers.wait() == [([], "data", "enough")]
+        session.close()
+    assert "the callback of run_async raised" in caplog.text
 
 
 def test_wrong_arguments_are_told_at_once(session):

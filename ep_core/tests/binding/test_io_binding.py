@@ -284,6 +284,9 @@ def test_no_address(session, address):
 
 def test_what_raw_memory_can_t_be(session):
     binding = session().io_binding()
+    for shape in ([0, 2**62], [1] * 65):
+        with pytest.raises(OptionError, match="shape; expected a list of ints"):
+            binding.bind_input("x", "cpu", 0, np.float32, shape, 4096)
     for kind in (TensorProto.STRING, TensorProto.INT4):
         with pytest.raises(OptionError, match="raw memory can't hold"):
             binding.bind_input("x", "cpu", 0, kind, [3], 4096)
@@ -368,6 +371,8 @@ def test_a_binding_belongs_to_its_session(bound):
     with pytest.raises(SessionClosedError):
         one.run_with_iobinding(binding)
     with pytest.raises(SessionClosedError):
+        binding.get_copies()
+    with pytest.raises(SessionClosedError):
         one.run_with_ort_values(None, {"x": value_of(X), "y": value_of(Y)})
 
 
@@ -407,6 +412,31 @@ def test_a_provider_that_doesn_t_write_where_it_should(bound, monkeypatch):
 
     monkeypatch.setattr(type(part), "run", run)
     with pytest.raises(ContractError, match="given memory for output 's' and returned other"):
+        one.run_with_iobinding(binding)
+
+
+def test_a_run_has_what_was_bound_when_it_began(bound, monkeypatch):
+    one, binding = bound()
+    target = value_of(np.zeros(3, np.float32))
+    binding.bind_ortvalue_output("s", target)
+    binding.bind_output("p")
+    part = partition_of(one)
+    honest = type(part).run
+
+    def run(self, inputs, outputs, stream):
+        binding.clear_binding_inputs()
+        binding.clear_binding_outputs()
+        binding.bind_output("p")
+        honest(self, inputs, outputs, stream)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(part), "run", run)
+        one.run_with_iobinding(binding)
+    s, p = binding.get_outputs()
+    np.testing.assert_array_equal(s.numpy(), X + Y)
+    assert np.shares_memory(s.numpy(), target.numpy())
+    np.testing.assert_array_equal(p.numpy(), (X + Y) * X)
+    with pytest.raises(FeedError, match="input 'x' is missing"):
         one.run_with_iobinding(binding)
 
 

@@ -110,7 +110,9 @@ def test_no_element_type(element_type):
         OrtValue.ortvalue_from_shape_and_type([1], element_type)
 
 
-@pytest.mark.parametrize("shape", [None, 3, "ab", [-1], [1.5], ["N"], [True], [2**70]])
+@pytest.mark.parametrize(
+    "shape", [None, 3, "ab", [-1], [1.5], ["N"], [True], [2**70], [1] * 65, [0, 2**62]]
+)
 def test_no_shape(shape):
     with pytest.raises(OptionError, match="shape; expected a list of ints"):
         OrtValue.ortvalue_from_shape_and_type(shape, np.float32)

@@ -21,13 +21,13 @@ from test_placement_build import DEVICE, NO, YES, graph_with, offer, op, tensor
 from test_planner import Compiled, Device, Host, on
 
 from ep_core.errors import PlacementError
-from ep_core.graph import Graph, Subgraph, ValueInfo
+from ep_core.graph import Graph, Initializer, Subgraph, ValueInfo
 from ep_core.placement.build import Offer, Wishes, build
 from ep_core.placement.cloning import cloned
 from ep_core.placement.decide import decide
 from ep_core.placement.objective import Outcome, evaluate
 from ep_core.placement.place import place
-from ep_core.placement.problem import Problem, Route
+from ep_core.placement.problem import NO_UNIT, Problem, Route, Tensor
 from ep_core.placement.roofline import Sizes
 from ep_core.placement.rules import Rules
 from ep_core.placement.solve import Limits, solve
@@ -181,6 +181,22 @@ def test_a_producer_runs_on_both_sides_of_what_both_have():
     assert solution.chosen.seconds == pytest.approx(10 + 0.5 + 0.5 + 10)
 
 
+def test_constants_of_clones_take_memory():
+    problem = problem_of(
+        [(), (), (0, 1), (1,)],
+        [(0.0, 99.0), (0.5, 0.5), (0.0, 99.0), (99.0, 0.0)],
+        (1, 0),
+        DEAR,
+        weights=[Tensor("w", 100, NO_UNIT, (1,))],
+        budgets={1: 10**6},
+        clonable=frozenset({1}),
+    )
+    solution = solve(problem)
+    assert solution.origins == (1,)
+    (weight,) = solution.problem.weights
+    assert weight.consumers == (1, 4)
+
+
 def test_a_chain_comes_along_and_what_nobody_reads_any_more_moves():
     """n1 -> n2 -> n3 are cheap; n3 is read on the host, n1 on the device too, n2 by n3 alone."""
     edges = [(), (0,), (1,), (2,), (3,), (1, 0)]
@@ -201,7 +217,7 @@ def test_a_chain_comes_along_and_what_nobody_reads_any_more_moves():
 def test_which_nodes_may_run_twice():
     ints, big = tensor(4, dtype=DataType.INT64), tensor(64, 64)
     kinds = {
-        **dict.fromkeys(("s", "c", "g", "m", "k"), ints),
+        **dict.fromkeys(("s", "c", "g", "m", "k", "n"), ints),
         **dict.fromkeys(("x", "b", "r", "f", "z"), big),
         "t": TensorType(DataType.STRING, (1,)),
         "q": SequenceType(big),
@@ -219,8 +235,10 @@ def test_which_nodes_may_run_twice():
         op("Shape", "x", "k", domain="my"): False,
         op("Identity", "v", "q"): False,
         op("Shape", "x", "unknown"): False,
+        op("Gather", "table i", "n"): False,  # it would bring a large constant along
     }
-    graph = graph_with(list(nodes), kinds)
+    table = Initializer.from_array("table", np.zeros((2048,), np.int64))
+    graph = graph_with(list(nodes), kinds, constants={"table": table})
     sizes = Sizes(graph, {})
     found = {node: is_clonable(graph, at, sizes) for at, node in enumerate(graph.nodes)}
     assert found == nodes

@@ -24,6 +24,7 @@ def open_provider(**options):
 def session(model, options=None):
     wanted = SessionOptions()
     wanted.disable_cpu_fallback = True
+    wanted.certificate_policy = "off"
     provider = ("opencl", options) if options else "opencl"
     return InferenceSession(model.SerializeToString(), wanted, providers=[provider])
 

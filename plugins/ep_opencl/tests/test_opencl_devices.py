@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pyopencl as cl
 import pytest
-from ep_opencl import devices, runtimes
 from opencl_harness import DEVICES, FACTORY, needs_device
+
+from ep_opencl import devices, runtimes
 
 
 @needs_device
@@ -67,9 +69,26 @@ def test_finding_drivers_leaves_the_environment_alone():
 
 def test_a_users_choice_of_drivers_stands(monkeypatch):
     monkeypatch.setenv("OCL_ICD_VENDORS", "/nowhere")
-    with runtimes._visible_drivers():
+    with runtimes._visible_drivers([]):
         assert os.environ["OCL_ICD_VENDORS"] == "/nowhere"
     assert os.environ["OCL_ICD_VENDORS"] == "/nowhere"
+
+
+def test_a_missing_library_of_a_driver_is_told(monkeypatch):
+    real = runtimes.find_library
+
+    def without_one(distribution, name):
+        if name == "libsvml.so":
+            return None
+        return Path("libintelocl.so") if name == "libintelocl.so" else real(distribution, name)
+
+    monkeypatch.setattr(runtimes, "find_library", without_one)
+    monkeypatch.delenv("OCL_ICD_VENDORS", raising=False)
+    problems = []
+    with runtimes._visible_drivers(problems):
+        folder = Path(os.environ["OCL_ICD_VENDORS"])
+        assert (folder / "intel-opencl-rt.icd").read_text() == "libintelocl.so\n"
+    assert any("libsvml.so" in item and "missing" in item for item in problems)
 
 
 def test_a_distribution_that_is_not_installed_has_no_library():

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from ep_opencl.expression import Expression, Operation, broadcast, literal, source_of
-from ep_opencl.kernels.elementwise import _collapse
 
 from ep_core.errors import RunError
 from ep_core.types import DataType
+from ep_opencl.expression import Expression, Operation, broadcast, literal, source_of
+from ep_opencl.kernels.elementwise import _collapse
 
 F = DataType.FLOAT
 

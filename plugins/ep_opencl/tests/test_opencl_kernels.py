@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
-from opencl_harness import floats, needs_device, one_node, session
+from opencl_harness import DEVICES, floats, needs_device, one_node, session
+
+from ep_opencl.device import open_device
 
 pytestmark = needs_device
 
@@ -176,6 +178,26 @@ def test_a_constant_weight_is_packed_and_gives_the_same(name):
         with session(model) as running:
             found.append(running.run(None, feeds)[0])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6, atol=1e-6)
+
+
+GPU_CASES = [
+    name
+    for name, (op_type, *_) in CASES.items()
+    if op_type in ("MatMul", "Gemm", "MatMulInteger", "Conv", "Attention")
+]
+
+
+@pytest.mark.parametrize("name", [*GPU_CASES, "large"])
+def test_the_kernels_for_gpus_give_the_same(name, monkeypatch):
+    """They go through local memory, which every device has."""
+    monkeypatch.setattr(open_device(DEVICES[0].id), "is_cpu", False)
+    op_type, inputs, *rest = CASES.get(name) or ("MatMul", [floats(2, 70, 133), floats(133, 99)])
+    opset = 23 if op_type == "Attention" else 21
+    model, feeds = one_node(op_type, inputs, rest[0] if rest else {}, opset=opset)
+    with session(model) as running:
+        (found,) = running.run(None, feeds)
+    (expected,) = ReferenceEvaluator(model).run(None, feeds)
+    np.testing.assert_allclose(found, expected, rtol=5e-5, atol=5e-5)
 
 
 def test_an_int8_convolution_is_within_one_step_of_the_real_one():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ep_opencl.elements import ELEMENTS
 from opencl_harness import needs_device, one_node, open_provider, session
 
 from ep_core.errors import AllocationError, ContractError, NotSupportedError
 from ep_core.types import DataType
+from ep_opencl.elements import ELEMENTS
 
 pytestmark = needs_device
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyopencl as cl
 import pytest
-from ep_opencl.device import open_device
-from ep_opencl.programs import Programs
 from opencl_harness import DEVICES, needs_device
 
 from ep_core.errors import CompileError
+from ep_opencl.device import open_device
+from ep_opencl.programs import Programs
 
 pytestmark = needs_device
 

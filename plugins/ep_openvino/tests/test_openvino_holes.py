@@ -142,8 +142,6 @@ def test_a_convolution_of_constants() -> None:
         ("y = Erf (x)", "y = Tanh (x)", 20),
         ("y = Mod <fmod = 1> (x, x)", "y = Div (x, x)", 20),
         ("y = LRN <size = 2> (x)", "y = LRN <size = 3> (x)", 20),
-        ("y = Softmax <axis = 1> (x)", "y = Softmax <axis = 3> (x)", 11),
-        ("y = Softmax <axis = 1> (x)", "y = Softmax <axis = -1> (x)", 11),
         (
             "y = LpPool <kernel_shape = [2, 2], ceil_mode = 1> (x)",
             "y = LpPool <kernel_shape = [2, 2]> (x)",
@@ -161,5 +159,24 @@ def test_attributes_and_versions(wrong: str, right: str, opset: int) -> None:
     text = "g (float[1,2,3,4] x) => (float[1,2,3,4] y) {{ {} }}"
     assert told(text.format(wrong), opset=opset)
     assert told(text.format(right), opset=opset) == ""
-    if "Softmax" in wrong:
-        assert told(text.format(wrong), opset=13) == ""
+
+
+def test_joined_parts_of_several_scales() -> None:
+    text = """g (uint8[2] a, uint8[2] b, float s, float t) => (uint8[4] y) {
+        x = DequantizeLinear (a, s)
+        z = DequantizeLinear (b, t)
+        j = Concat <axis = 0> (x, z)
+        y = QuantizeLinear (j, s)
+    }"""
+    assert "rounds once" in told(text, 2)
+    assert told(text, 2, s=0.5, t=0.5) == ""
+    assert "rounds once" in told(text, 2, s=0.5, t=0.25)
+    assert (
+        told(
+            text.replace("QuantizeLinear (j, s)", "Identity (j)").replace(
+                "uint8[4] y", "float[4] y"
+            ),
+            2,
+        )
+        == ""
+    )

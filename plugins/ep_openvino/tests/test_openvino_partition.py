@@ -204,6 +204,21 @@ def test_an_operator_that_needs_its_weight_gets_it(
     assert y.shape == (2, 2)
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_a_softmax_of_old_takes_all_dimensions_from_its_axis_on(
+    provider: OpenVinoProvider, axis: int
+) -> None:
+    graph = graph_of(
+        f"g (float[2,3,4] x) => (float[2,3,4] y) {{ y = Softmax <axis = {axis}> (x) }}", opset=11
+    )
+    assert provider.get_capability(graph).nodes[0].supported
+    x = random(2, 3, 4)
+    rows = np.exp(x.astype(np.float64)).reshape(np.prod(x.shape[:axis], dtype=int), -1)
+    expected = (rows / rows.sum(axis=1, keepdims=True)).reshape(x.shape)
+    (y,) = compute(provider, graph, x)
+    np.testing.assert_allclose(y, expected, rtol=1e-5)
+
+
 def test_many_threads_at_once(provider: OpenVinoProvider) -> None:
     part = provider.compile(whole(LARGE))
     inputs = [random(64, 256) + number for number in range(4)]

@@ -13,7 +13,15 @@ import numpy as np
 from ep_compliance.checks import check
 from ep_compliance.checks.memory import SHAPES, filled, holds, lane_on, numbered, some_type
 from ep_compliance.driving.bench import Bench
-from ep_compliance.driving.capsules import Altered, Exported, elsewhere, of_other_type, transposed
+from ep_compliance.driving.capsules import (
+    Altered,
+    Exported,
+    askew,
+    elsewhere,
+    nowhere,
+    of_other_type,
+    transposed,
+)
 from ep_compliance.driving.findings import Broken, NotClaimed, text_of
 from ep_compliance.driving.lanes import DeviceLane, open_lane
 from ep_compliance.driving.values import same_bits
@@ -134,7 +142,10 @@ def _check_refusals(lane: DeviceLane, array: Array) -> None:
         "a tensor on another device of its type": Altered(origin, elsewhere),
         "a tensor of elements that ONNX hasn't": Altered(origin, of_other_type),
         "a tensor that isn't contiguous": Altered(origin, transposed),
+        "a tensor that has no address": Altered(origin, nowhere),
     }
+    if array.itemsize > 1:
+        refused["a tensor that isn't aligned for its elements"] = Altered(origin, askew)
     for what, tensor in refused.items():
         try:
             lane.provider.import_dlpack(tensor)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ep_core.contracts import Buffer
 
-__all__ = ["Altered", "Exported", "elsewhere", "of_other_type", "transposed"]
+__all__ = ["Altered", "Exported", "askew", "elsewhere", "nowhere", "of_other_type", "transposed"]
 
 _OPAQUE_HANDLE = 3
 """kDLOpaqueHandle: elements that nobody but their owner understands."""
@@ -77,6 +77,18 @@ class Altered(Exported):
 def elsewhere(tensor: _Tensor) -> object:
     """On the next device of the same type."""
     tensor.device_id += 1
+    return None
+
+
+def nowhere(tensor: _Tensor) -> object:
+    """Elements without an address."""
+    tensor.data = None
+    return None
+
+
+def askew(tensor: _Tensor) -> object:
+    """At an address between two elements."""
+    tensor.byte_offset += 1
     return None
 
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ep_core.errors import SessionClosedError
+from ep_core.errors import RunError, SessionClosedError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,6 +30,7 @@ class Background:
 
         Raises:
             SessionClosedError: after `close`.
+            RunError: the process has no thread for it, as when it ends.
         """
         # Not needed by who never asks for it, and not small.
         from concurrent.futures import ThreadPoolExecutor
@@ -39,7 +40,13 @@ class Background:
                 raise SessionClosedError("the session is closed", fix="Create a new one.")
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(_THREADS, "ep_core run", self._enter)
-            return self._pool.submit(work)
+            try:
+                return self._pool.submit(work)
+            except RuntimeError as error:
+                raise RunError(
+                    f"a run in the background can't start: {error}",
+                    fix="Use run(); there is no thread for it, or the process is ending.",
+                ) from error
 
     def close(self) -> None:
         """Let the threads finish and end; twice without harm. They may call it themselves."""

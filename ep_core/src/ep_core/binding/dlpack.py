@@ -49,7 +49,7 @@ class DLPackError(NotSupportedError, BufferError):
 
 
 class _Head(ctypes.Structure):
-    """The beginning of a `DLTensor`."""
+    """`DLTensor`."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -58,6 +58,9 @@ class _Head(ctypes.Structure):
         ("code", ctypes.c_uint8),
         ("bits", ctypes.c_uint8),
         ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
     )
 
 
@@ -65,8 +68,11 @@ _VERSIONED = b"dltensor_versioned"
 _TENSOR_AT = {b"dltensor": 0, _VERSIONED: 32}
 """Bytes before the `DLTensor`, by the capsule's name: in the newer form version, context, deleter
 and flags are in front of it."""
+_MAJOR_VERSION = 1
 _FLAGS_AT = 24
 _READ_ONLY = 1
+_MOST_DIMENSIONS = 64
+"""Of numpy's arrays."""
 
 
 def export(
@@ -154,7 +160,14 @@ def _taken(
         ) from error
     finally:
         passage.restore()
-    return array if passage.kind is None else array.view(passage.kind.numpy)
+    array = array if passage.kind is None else array.view(passage.kind.numpy)
+    if not array.flags.aligned:
+        raise DLPackError(
+            f"a tensor of {type(data).__module__} isn't aligned for its elements",
+            expected=f"an address that is a multiple of {array.dtype.alignment}",
+            fix="Copy it first.",
+        )
+    return array
 
 
 class _Passage:
@@ -187,6 +200,9 @@ class _Passage:
             self.problem = str(error)
             raise
         head = _head_of(capsule)
+        self.problem = _nonsense_in(head)
+        if self.problem:
+            raise BufferError(self.problem)
         # The tensor's own library reads this again when it frees the tensor, or tries elsewhere.
         self._changed = (capsule, head, (*head.device, head.code))
         if self._expected is not None:
@@ -272,6 +288,17 @@ def _head_of(capsule: object) -> _Head:
     return _Head.from_address(address + _TENSOR_AT[name])
 
 
+def _nonsense_in(head: _Head) -> str:
+    """What is wrong with a tensor that numpy would take, or would die of; empty for nothing."""
+    if not 0 <= head.rank <= _MOST_DIMENSIONS:
+        return f"it has {head.rank} dimensions"
+    if head.rank and not head.shape:
+        return "it has no shape"
+    if not head.data and not (head.rank and 0 in head.shape[: head.rank]):
+        return "it has elements, and no address"
+    return ""
+
+
 def _opened(capsule: object) -> tuple[bytes, int]:
     """The name of a capsule that nobody has used yet, and the address of what is in it."""
     # By item and not by attribute, so that nobody else's settings of these functions are touched.
@@ -284,4 +311,8 @@ def _opened(capsule: object) -> tuple[bytes, int]:
     name = name_of(capsule)
     if name not in _TENSOR_AT:
         raise ValueError(f"the capsule {name!r} is used, or is none of DLPack's")
-    return name, address_of(capsule, name)
+    address = address_of(capsule, name)
+    major = ctypes.c_uint32.from_address(address).value
+    if name == _VERSIONED and major != _MAJOR_VERSION:
+        raise ValueError(f"the capsule is of DLPack {major}, which is unknown here")
+    return name, address

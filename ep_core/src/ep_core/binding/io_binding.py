@@ -75,9 +75,10 @@ class IOBinding:
     def __init__(self, session: object, ports: Ports) -> None:
         self._session = session  # kept open by whoever can still run with it
         self._ports = ports
+        # Never changed, only replaced: a run under way has what was bound when it began.
         self._inputs: dict[str, _Bound] = {}
         self._outputs: dict[str, _Bound] = {}
-        self._filled: Filled | None = None  # what was bound, made ready for a run
+        self._filled: Filled | None = None  # made of both, for the next run
         self._results: list[OrtValue] | None = None
         self._users: deque[object] = deque()  # the run under way, and those that it refuses
 
@@ -137,7 +138,7 @@ class IOBinding:
 
     def clear_binding_inputs(self) -> None:
         """Forget all inputs."""
-        self._inputs.clear()
+        self._inputs = {}
         self._filled = None
 
     # ------------------------------------------------------------ outputs
@@ -196,7 +197,7 @@ class IOBinding:
 
     def clear_binding_outputs(self) -> None:
         """Forget all outputs, and the results of the last run."""
-        self._outputs.clear()
+        self._outputs = {}
         self._filled = None
         self._results = None
 
@@ -234,6 +235,7 @@ class IOBinding:
 
         Raises:
             FeedError: see `run_with_iobinding`.
+            SessionClosedError: the session is closed.
         """
         return self._ports.plans.copies(self._ready())
 
@@ -255,7 +257,7 @@ class IOBinding:
             contents = self._ports.plans.run(filled, options)
             self._results = [
                 OrtValue(
-                    content if given is None else self._outputs[target.name].content,
+                    content if given is None else filled.bound[1][target.name].content,
                     self._ports.kinds[target.name],
                 )
                 for target, given, content in zip(
@@ -269,49 +271,35 @@ class IOBinding:
     # ------------------------------------------------------------ inside
 
     def _ready(self) -> Filled:
-        if self._filled is None:
-            self._filled = self._fill()
-        return self._filled
+        filled, inputs, outputs = self._filled, self._inputs, self._outputs
+        if filled is None or filled.bound[0] is not inputs or filled.bound[1] is not outputs:
+            filled = self._filled = self._fill(inputs, outputs)
+        return filled
 
-    def _fill(self) -> Filled:
-        if not self._outputs:
+    def _fill(self, fed: dict[str, _Bound], outputs: dict[str, _Bound]) -> Filled:
+        if not outputs:
             raise FeedError("no output is bound", fix="Call bind_output(name) for one at least.")
         inputs = [
-            self._inputs.get(info.name)
-            or _Bound(HOST_MEMORY, self._ports.signature.left_out(info, self._inputs))
+            fed.get(info.name) or _Bound(HOST_MEMORY, self._ports.signature.left_out(info, fed))
             for info in self._ports.graph.inputs
         ]
-        self._check_overlaps()
+        _check_overlaps(fed, outputs)
         targets = tuple(
-            Target(name, bound.memory, bound.content is not None)
-            for name, bound in self._outputs.items()
+            Target(name, bound.memory, bound.content is not None) for name, bound in outputs.items()
         )
-        given = tuple(bound.value for bound in self._outputs.values())
+        given = tuple(bound.value for bound in outputs.values())
         own = {provider.memory for provider in self._ports.providers}
         return Filled(
+            bound=(fed, outputs),
             wish=Wish(tuple(bound.memory for bound in inputs), targets),
             inputs=(*(bound.value for bound in inputs), *(m for m in given if m is not None)),
             given=given,
             guests={
                 bound.memory: bound.provider
-                for bound in (*inputs, *self._outputs.values())
+                for bound in (*inputs, *outputs.values())
                 if bound.provider is not None and bound.memory not in own
             },
         )
-
-    def _check_overlaps(self) -> None:
-        """No output may be written over an input or another output."""
-        others = [(f"input {name!r}", bound.value) for name, bound in self._inputs.items()]
-        for name, bound in self._outputs.items():
-            if bound.content is None:
-                continue
-            for what, value in others:
-                if _overlap(bound.value, value):
-                    raise FeedError(
-                        f"the memory bound to output {name!r} overlaps that of {what}",
-                        expected="memory that nothing else in the run uses",
-                    )
-            others.append((f"output {name!r}", bound.value))
 
     def _bind_memory(self, name: str, kind: ValueType | None, content: Any) -> None:
         what = f"the memory for output {name!r}"
@@ -338,11 +326,11 @@ class IOBinding:
         self._bind(name, _Bound(content.buffer.memory, content, content.provider))
 
     def _bind(self, name: str, bound: _Bound) -> None:
-        self._inputs[name] = bound
+        self._inputs = {**self._inputs, name: bound}
         self._filled = None
 
     def _aim(self, name: str, bound: _Bound) -> None:
-        self._outputs[name] = bound
+        self._outputs = {**self._outputs, name: bound}
         self._filled = None
         self._results = None
 
@@ -397,6 +385,21 @@ def _check_tensor(
     if not isinstance(kind, TensorType) or kind.dtype is not dtype:
         raise FeedError(what, expected=kind, got=f"tensor({dtype.text})")
     check_shape(what, kind.shape, shape)
+
+
+def _check_overlaps(inputs: dict[str, _Bound], outputs: dict[str, _Bound]) -> None:
+    """No output may be written over an input or another output."""
+    others = [(f"input {name!r}", bound.value) for name, bound in inputs.items()]
+    for name, bound in outputs.items():
+        if bound.content is None:
+            continue
+        for what, value in others:
+            if _overlap(bound.value, value):
+                raise FeedError(
+                    f"the memory bound to output {name!r} overlaps that of {what}",
+                    expected="memory that nothing else in the run uses",
+                )
+        others.append((f"output {name!r}", bound.value))
 
 
 def _overlap(memory: Value, other: Value) -> bool:

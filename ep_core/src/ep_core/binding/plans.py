@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ep_core.binding.holds import DeviceTensor, bury, hold, let_go
 from ep_core.binding.layout import Layout
 from ep_core.binding.planner import BoundPlanner, CopyInto, Duplicate, Target, Wish
-from ep_core.contracts import ExecutionProvider, Value
-from ep_core.errors import ContractError
+from ep_core.contracts import Buffer, ExecutionProvider, Value
+from ep_core.errors import ContractError, SessionClosedError
 from ep_core.partition import Candidate
 from ep_core.report import CopyReport
 from ep_core.running.executor import ContextPool, RunContext, Terminable
@@ -31,6 +33,7 @@ class Filled:
     """A wish with the memory that goes with it.
 
     Attributes:
+        bound: inputs and outputs as they were bound, by name, which keep their memory.
         only_step: known after the first run: the one partition that is the whole plan, on the
             host, with the plan. It needs nothing else of the session, so it isn't looked up again.
         inputs: values in the order of the graph's inputs, then memory for outputs that is given.
@@ -38,6 +41,7 @@ class Filled:
         guests: an open provider of each memory that isn't the session's own.
     """
 
+    bound: tuple[Mapping[str, Any], Mapping[str, Any]]
     wish: Wish
     inputs: tuple[Value, ...]
     given: tuple[Value | None, ...]
@@ -72,6 +76,7 @@ class BoundPlans:
         self._candidates = candidates
         self._make_pool = make_pool
         self._lock = threading.Lock()
+        self._closed = False
         self._entries: dict[Wish, _Entry] = {}  # the one used last is the last
         self._guests: dict[MemoryInfo, ExecutionProvider] = {}  # held until the session closes
 
@@ -82,10 +87,15 @@ class BoundPlans:
             results = _run_one(*filled.only_step, filled.inputs)
         else:
             results = self._run_planned(filled, options)
-        return [
-            value if value is given else self._owned(target, given, value)
-            for target, given, value in zip(filled.wish.outputs, filled.given, results, strict=True)
+        targets = filled.wish.outputs
+        # All of them before one is complained of, so that none is lost.
+        kept = [
+            value if value is given else self._owned(target.memory, value)
+            for target, given, value in zip(targets, filled.given, results, strict=True)
         ]
+        for target, given, value in zip(targets, filled.given, kept, strict=True):
+            _check_kept(target, given, value)
+        return kept
 
     def _run_planned(self, filled: Filled, options: Terminable | None) -> list[Value]:
         entry = self._enter(filled)
@@ -105,16 +115,21 @@ class BoundPlans:
 
     def close(self) -> None:
         """Close what runs the plans; no run is under way any more."""
+        with self._lock:
+            self._closed = True
         for entry in self._entries.values():
             entry.pool.close()
         self._entries.clear()
         while self._guests:
-            let_go(self._guests.popitem()[1])
+            with contextlib.suppress(Exception):
+                let_go(self._guests.popitem()[1])
 
     def _enter(self, filled: Filled) -> _Entry:
         """The entry of a wish, counted as used until the caller takes that back."""
         unused: list[_Entry] = []
         with self._lock:
+            if self._closed:
+                raise SessionClosedError("the session is closed", fix="Create a new one.")
             entry = self._entries.pop(filled.wish, None) or self._make(filled)
             entry.users += 1
             self._entries[filled.wish] = entry
@@ -137,20 +152,29 @@ class BoundPlans:
         pool = self._make_pool([c.provider for c in self._candidates], scratch)
         return _Entry(plan, pool)
 
-    def _owned(self, target: Target, given: Value | None, value: Value) -> Value | DeviceTensor:
+    def _owned(self, memory: MemoryInfo, value: Value) -> Value | DeviceTensor:
         """An output that isn't in given memory; a buffer goes into the care of a `DeviceTensor`."""
-        if value is not None and target.memory != HOST_MEMORY:
-            value = DeviceTensor(value, self._provider_of(target.memory))
-        if given is not None:
-            raise ContractError(
-                f"a provider was given memory for output {target.name!r} and returned other memory",
-                fix="Its partition says in accepts_outputs that it writes into what it is given.",
-            )
-        return value
-
-    def _provider_of(self, memory: MemoryInfo) -> ExecutionProvider:
+        if memory == HOST_MEMORY or not isinstance(value, Buffer) or value.memory != memory:
+            return value
         own = (candidate.provider for candidate in self._candidates)
-        return next(p for p in (*own, *self._guests.values()) if p.memory == memory)
+        provider = next(p for p in (*own, *self._guests.values()) if p.memory == memory)
+        return DeviceTensor(value, provider)
+
+
+def _check_kept(target: Target, given: Value | None, value: Value | DeviceTensor) -> None:
+    """Raise ContractError if a provider gave something else than it was asked for."""
+    if given is not None and value is not given:
+        raise ContractError(
+            f"a provider was given memory for output {target.name!r} and returned other memory",
+            fix="Its partition says in accepts_outputs that it writes into what it is given.",
+        )
+    is_foreign = given is None and value is not None and not isinstance(value, DeviceTensor)
+    if is_foreign and target.memory != HOST_MEMORY:
+        raise ContractError(
+            f"a provider returned something else than a buffer for output {target.name!r}",
+            expected=f"a buffer in {target.memory}",
+            got=type(value).__name__,
+        )
 
 
 def _only_step(plan: Plan) -> tuple[Run, Plan] | None:

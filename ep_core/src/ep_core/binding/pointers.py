@@ -16,6 +16,8 @@ from ep_core.types import DataType
 __all__ = ["array_at", "element_type_of", "shape_of"]
 
 _MOST_BYTES = 2**63 - 1
+_MOST_DIMENSIONS = 64
+"""Of numpy's arrays."""
 
 
 def element_type_of(element_type: Any) -> DataType:
@@ -37,9 +39,13 @@ def shape_of(shape: Any) -> tuple[int, ...]:
     try:
         if isinstance(shape, str | bytes):
             raise TypeError("text is no shape")
-        return tuple(_length(item) for item in shape)
+        lengths = tuple(_length(item) for item in shape)
+        if 0 in lengths or len(lengths) > _MOST_DIMENSIONS:
+            np.empty(lengths, np.complex128)  # raises where there are no such arrays
+        return lengths
     except (TypeError, ValueError) as error:
-        raise OptionError("shape", expected="a list of ints from 0 up", got=repr(shape)) from error
+        expected = "a list of ints from 0 up that an array of numpy's can have for its shape"
+        raise OptionError("shape", expected=expected, got=repr(shape)) from error
 
 
 def _length(item: Any) -> int:

@@ -163,11 +163,11 @@ class BoundRuns(ABC):
             message = ""
             try:
                 results = self.run(names, feeds, run_options)
-            except Exception as error:  # noqa: BLE001 - told to the callback
+            except BaseException as error:  # noqa: BLE001 - told to the callback
                 message = str(error) or type(error).__name__
             try:
                 callback(results, user_data, message)
-            except Exception:  # noqa: BLE001 - there is nobody else to tell
+            except BaseException:  # noqa: BLE001 - there is nobody else to tell
                 _LOG.exception("the callback of run_async raised")
 
         self._background.submit(work)

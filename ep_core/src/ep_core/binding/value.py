@@ -294,7 +294,7 @@ class OrtValue:
             given = {name: item for name, item in given.items() if item is not None}
             return export(tensor, {**version, **given})
         own = tensor.__dlpack_device__()
-        wanted = own if dl_device is None else tuple(dl_device)
+        wanted = own if dl_device is None else dl_device
         if wanted == HOST_DEVICE != own and copy is not False:
             return export(self.numpy(), version)
         if wanted != own or copy:

@@ -40,6 +40,7 @@ class Offer:
         named: the caller asked for it, as opposed to the automatic fallback.
         groups: what it would fuse.
         memory_bytes: size of its memory, 0 where that isn't known.
+        asynchronous: it works while the host goes on.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Offer:
     named: bool = True
     groups: Sequence[FusedGroup] = ()
     memory_bytes: int = 0
+    asynchronous: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ def build(
         ),
         weights=_weights(graph, units, sizes) if room else (),
         budgets={memories.index(memory): limit for memory, limit in room.items()},
+        patient=frozenset(memories.index(o.memory) for o in offers if o.asynchronous),
     )
     return problem, units
 

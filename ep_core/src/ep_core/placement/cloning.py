@@ -8,8 +8,10 @@ anything else that is lacking there is copied. Where nobody reads the first one 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from ep_core.placement.objective import Outcome, evaluate, moves_of
 from ep_core.placement.problem import HOST, IMPOSSIBLE, NO_UNIT, Problem, Tensor
@@ -18,6 +20,7 @@ __all__ = ["Cloned", "cloned"]
 
 _MOST_ALONG = 8
 """Units of one chain."""
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,31 +59,46 @@ def cloned(problem: Problem, outcome: Outcome, cost: float = math.inf) -> Cloned
     return cloner.finish()
 
 
+class _Over(dict[int, _Item]):
+    """A list with changes that aren't made yet: what was not changed is as the list has it."""
+
+    def __init__(self, values: list[_Item]) -> None:
+        super().__init__()
+        self._values = values
+        self.size = len(values)
+
+    def __missing__(self, at: int) -> _Item:
+        return self._values[at]
+
+    def add(self, value: _Item) -> int:
+        """Append an item and return its position."""
+        self[self.size] = value
+        self.size += 1
+        return self.size - 1
+
+    def make(self) -> None:
+        """Make the changes."""
+        self._values += [value for at, value in self.items() if at >= len(self._values)]
+        for at, value in self.items():
+            self._values[at] = value
+
+
 @dataclass
 class _Draft:
-    """A placement that clones are added to.
+    """A placement while one chain is tried.
 
     Attributes:
         place: by unit the memory that it is in.
         versions: by tensor and memory, the position of what a clone makes of it there.
+        origins: of the clones of this chain.
     """
 
-    owners: list[int]
-    place: list[int]
-    order: list[int]
-    tensors: list[Tensor]
-    origins: list[int]
-    versions: dict[tuple[int, int], int]
-
-    def copy(self) -> _Draft:
-        return _Draft(
-            list(self.owners),
-            list(self.place),
-            list(self.order),
-            list(self.tensors),
-            list(self.origins),
-            dict(self.versions),
-        )
+    owners: _Over[int]
+    place: _Over[int]
+    order: _Over[int]
+    tensors: _Over[Tensor]
+    versions: ChainMap[tuple[int, int], int]
+    origins: list[int] = field(default_factory=list)
 
     def home(self, tensor: Tensor) -> int:
         """The memory that a tensor is made in."""
@@ -97,26 +115,32 @@ class _Cloner:
 
     def __init__(self, problem: Problem, outcome: Outcome) -> None:
         self._problem = problem
-        self._draft = _Draft(
-            owners=list(outcome.owners),
-            place=[problem.memory_of[owner] for owner in outcome.owners],
-            order=list(outcome.order),
-            tensors=list(problem.tensors),
-            origins=[],
-            versions={},
-        )
+        self._owners = list(outcome.owners)
+        self._place = [problem.memory_of[owner] for owner in outcome.owners]
+        self._order = list(outcome.order)
+        self._tensors = list(problem.tensors)
+        self._versions: dict[tuple[int, int], int] = {}
+        self._origins: list[int] = []
         self._made = {t.producer: at for at, t in enumerate(problem.tensors)}
         self._rank = {unit: at for at, unit in enumerate(problem.order)}
+
+    def _draft(self) -> _Draft:
+        return _Draft(
+            owners=_Over(self._owners),
+            place=_Over(self._place),
+            order=_Over(self._order),
+            tensors=_Over(self._tensors),
+            versions=ChainMap({}, self._versions),
+        )
 
     def look_at(self, unit: int) -> None:
         """Clone or move a unit to each memory that its result is copied to, where that pays."""
         made = self._made[unit]
-        for memory in dict.fromkeys(self._draft.place[u] for u in self._problem.users[unit]):
-            draft = self._draft
-            readers = [u for u in draft.tensors[made].consumers if draft.place[u] == memory]
-            owners = dict.fromkeys(draft.owners[reader] for reader in readers)
+        for memory in dict.fromkeys(self._place[user] for user in self._problem.users[unit]):
+            readers = [u for u in self._tensors[made].consumers if self._place[u] == memory]
+            owners = dict.fromkeys(self._owners[reader] for reader in readers)
             able = [c for c in owners if c in self._problem.able[unit]]
-            if memory != draft.place[unit] and able:
+            if memory != self._place[unit] and able:
                 target = min(able, key=self._problem.costs[unit].__getitem__)
                 chain = self._chain(unit, target)
                 if not self._pays(chain, target, readers) and len(chain) > 1:
@@ -124,28 +148,32 @@ class _Cloner:
 
     def finish(self) -> Cloned:
         """The problem with the clones, and what it comes to."""
-        problem, draft = self._problem, self._draft
-        clones = list(zip(draft.origins, draft.owners[len(problem.names) :], strict=True))
+        problem = self._problem
+        clones = list(zip(self._origins, self._owners[len(problem.names) :], strict=True))
         if clones:
+            again: dict[int, list[int]] = {}
+            for clone, unit in enumerate(self._origins, len(problem.names)):
+                again.setdefault(unit, []).append(clone)
             problem = replace(
                 problem,
                 names=[*problem.names, *(problem.names[unit] for unit, _ in clones)],
                 seconds=[*problem.seconds, *(_only(problem.seconds[u], c) for u, c in clones)],
                 bias=problem.bias and [*problem.bias, *(problem.bias[u] for u, _ in clones)],
-                tensors=draft.tensors,
+                tensors=self._tensors,
+                weights=[_read_again(weight, again) for weight in problem.weights],
             )
-        return Cloned(problem, evaluate(problem, draft.owners), tuple(draft.origins))
+        return Cloned(problem, evaluate(problem, self._owners), tuple(self._origins))
 
     # ------------------------------------------------------------ one chain
 
     def _pays(self, chain: Sequence[int], target: int, readers: Sequence[int]) -> bool:
         """Bring a chain to a candidate, unless that makes units and copies dearer."""
-        before, after = self._draft, self._draft.copy()
+        before, after = self._draft(), self._draft()
         self._bring(after, chain, target, readers)
         touched = {position for unit in chain for position in self._problem.touching[unit]}
         memory = self._problem.memory_of[target]
         touched |= {before.versions.get((position, memory), position) for position in touched}
-        new = range(len(before.tensors), len(after.tensors))
+        new = range(before.tensors.size, after.tensors.size)
         change = self._copying(after, [*touched, *new]) - self._copying(before, touched)
         costs = self._problem.costs
         for unit in chain:
@@ -153,12 +181,16 @@ class _Cloner:
             change += costs[unit][target] - (costs[unit][before.owners[unit]] if moved else 0.0)
         if change >= 0:
             return False
-        self._draft = after
+        for values in (after.owners, after.place, after.order):
+            values.make()
+        after.tensors.make()
+        self._versions.update(after.versions.maps[0])
+        self._origins += after.origins
         return True
 
     def _chain(self, unit: int, target: int) -> list[int]:
         """The unit and what can come along of what it lacks there, users before makers."""
-        draft, memory = self._draft, self._problem.memory_of[target]
+        draft, memory = self._draft(), self._problem.memory_of[target]
         chain = [unit]
         for member in chain:
             for position in self._reads(member):
@@ -186,15 +218,14 @@ class _Cloner:
             left = [user for user in tensor.consumers if user not in wanted]
             unit = member
             if left or (tensor.output and memory != HOST):
-                unit = len(draft.owners)
+                unit = draft.owners.add(target)
                 draft.origins.append(member)
-                draft.owners.append(target)
-                draft.place.append(memory)
-                draft.order.append(min(draft.order[user] for user in wanted))
-                draft.versions[position, memory] = len(draft.tensors)
-                draft.tensors.append(replace(tensor, producer=unit, output=False))
+                draft.place.add(memory)
+                draft.order.add(min(draft.order[user] for user in wanted))
+                made = draft.tensors.add(replace(tensor, producer=unit, output=False))
+                draft.versions[position, memory] = made
                 draft.change(position, left)
-                draft.change(-1, wanted)
+                draft.change(made, wanted)
             else:
                 draft.owners[member], draft.place[member] = target, memory
                 draft.change(position, wanted)
@@ -214,6 +245,12 @@ class _Cloner:
             moves = moves_of(problem, tensor, draft.home(tensor), draft.place, draft.order)
             total += sum(problem.routes[move].seconds(tensor.nbytes) for move in moves)
         return total
+
+
+def _read_again(weight: Tensor, clones: Mapping[int, Sequence[int]]) -> Tensor:
+    """A constant that is read by the clones of its readers too."""
+    more = [clone for unit in weight.consumers for clone in clones.get(unit, ())]
+    return replace(weight, consumers=(*weight.consumers, *more))
 
 
 def _only(row: Sequence[float], candidate: int) -> tuple[float, ...]:

@@ -4,12 +4,15 @@ Predicted from the order of execution, with lengths that are assumed where they 
 partition holds the constants that it reads, once. A value lives from the unit that makes it, or the
 partition that first needs a copy of it, to the last unit that reads it there; one that passes
 between partitions lives to the end of the last partition that reads it, and an output to the end of
-the run. What an operator needs beside its inputs and outputs isn't known, nor what allocators round
-up. Other sessions don't count.
+the run. Where a device works while the host goes on, copies start before that, and memory goes back
+after it, as plans have it. What an operator needs beside its inputs and outputs isn't known, nor
+what allocators round up. Other sessions don't count.
 """
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from collections.abc import Collection, Sequence
 
 from ep_core.placement.problem import HOST, NO_UNIT, Move, Owners, Problem
@@ -48,8 +51,7 @@ class _Clock:
         place: by unit the memory of its candidate.
         order: by unit the position of its partition.
         time: by unit.
-        first, last: by partition.
-        end: after everything.
+        first, last: by partition; behind the last one, the end of the run.
     """
 
     def __init__(self, problem: Problem, owners: Owners, batches: Sequence[Batch]) -> None:
@@ -58,17 +60,55 @@ class _Clock:
         self.time = [0] * len(owners)
         self.first: list[int] = []
         self.last: list[int] = []
-        self.end = 0
+        now = 0
         for position, batch in enumerate(batches):
-            self.first.append(self.end)
+            self.first.append(now)
             for unit in batch.units:
-                self.order[unit], self.time[unit] = position, self.end
-                self.end += 1
-            self.last.append(self.end - 1)
+                self.order[unit], self.time[unit] = position, now
+                now += 1
+            self.last.append(now - 1)
+        self.first.append(now)
+        self.last.append(now)
+
+
+class _Waits:
+    """What the core does while a device works: copies start early, and memory goes back late.
+
+    A copy into the device starts as soon as the last partition on any device before has begun;
+    what others than the maker use goes back when the host next waits for the device.
+    """
+
+    def __init__(self, problem: Problem, clock: _Clock, count: int, memory: int) -> None:
+        self._working = [0] * count
+        known = [-1] * (count + 1)
+        known[count] = count
+        on_host = [False] * count
+        for unit, position in enumerate(clock.order):
+            on_host[position] = clock.place[unit] == HOST
+        for position in range(1, count):
+            before = position - 1
+            self._working[position] = self._working[before] if on_host[before] else before + 1
+        for tensor in problem.tensors:
+            if tensor.producer != NO_UNIT and clock.place[tensor.producer] == memory:
+                made = clock.order[tensor.producer]
+                for user in tensor.consumers:
+                    at = clock.order[user]
+                    if on_host[at]:
+                        known[at] = max(known[at], made)
+        self._known = list(itertools.accumulate(known, max))
+
+    def start(self, wanted: int, made: int) -> int:
+        """The partition before which a copy starts that one wants, of what another has made."""
+        return min(wanted, max(self._working[wanted], made + 1))
+
+    def end(self, used: int) -> int:
+        """The partition before which memory goes back that one has used last."""
+        return bisect.bisect_left(self._known, used)
 
 
 def _peak(problem: Problem, clock: _Clock, moves: Sequence[Move], memory: int) -> int:
-    change = [0] * (clock.end + 2)
+    count = len(clock.first) - 1
+    waits = _Waits(problem, clock, count, memory) if memory in problem.patient else None
     leaving: dict[int, list[int]] = {}
     arriving = set()
     for position, source, target in moves:
@@ -76,30 +116,31 @@ def _peak(problem: Problem, clock: _Clock, moves: Sequence[Move], memory: int) -
             leaving.setdefault(position, []).append(target)
         elif target == memory:
             arriving.add(position)
+    change = [0] * (clock.first[count] + 2)
     for position, tensor in enumerate(problem.tensors):
-        here = tensor.producer != NO_UNIT and clock.place[tensor.producer] == memory
+        made = -1 if tensor.producer == NO_UNIT else clock.order[tensor.producer]
+        here = made >= 0 and clock.place[tensor.producer] == memory
         if not here and position not in arriving:
             continue
         readers = [unit for unit in tensor.consumers if clock.place[unit] == memory]
+        used = [clock.order[unit] for unit in readers]
         if here:
             start = clock.time[tensor.producer]
-            own = clock.order[tensor.producer]
         else:
-            own = -1
-            start = clock.first[min(clock.order[unit] for unit in readers)]
-        ends = [
-            clock.time[u] if clock.order[u] == own else clock.last[clock.order[u]] for u in readers
-        ]
+            wanted = min(used)
+            start = clock.first[waits.start(wanted, made) if waits else wanted]
         for target in leaving.get(position, ()):
             away = [clock.order[u] for u in tensor.consumers if clock.place[u] == target]
             if not away and target == HOST and not tensor.output:
                 away = [clock.order[u] for u in tensor.consumers if clock.place[u] != memory]
-            ends.append(clock.first[min(away)] if away else clock.end)
-        end = max(ends, default=start)
+            used.append(min(away, default=count))
+        if here and all(batch == made for batch in used):
+            end = max((clock.time[unit] for unit in readers), default=start)
+        elif waits:
+            end = max(clock.last[max(used)], clock.first[waits.end(max(used))])
+        else:
+            ends = [clock.last[batch] for batch in used]
+            end = max(ends)
         change[start] += tensor.nbytes
         change[end + 1] -= tensor.nbytes
-    most = now = 0
-    for amount in change:
-        now += amount
-        most = max(most, now)
-    return most
+    return max(itertools.accumulate(change))

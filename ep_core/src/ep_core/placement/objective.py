@@ -6,7 +6,7 @@ The one place that says so; the solver, the report and the tests ask here. Copie
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ep_core.placement.memory import needs
@@ -14,6 +14,9 @@ from ep_core.placement.problem import HOST, NO_UNIT, Move, Owners, Problem, Tens
 from ep_core.placement.schedule import Batch, schedule
 
 __all__ = ["Outcome", "evaluate", "moves_of"]
+
+
+_ByUnit = Sequence[int] | Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ def _moves(problem: Problem, owners: Owners, order: Sequence[int]) -> list[Move]
 
 
 def moves_of(
-    problem: Problem, tensor: Tensor, home: int, place: Sequence[int], order: Sequence[int]
+    problem: Problem, tensor: Tensor, home: int, place: _ByUnit, order: _ByUnit
 ) -> list[tuple[int, int]]:
     """The copies of one tensor, each memory once, in the order in which it is needed there.
 

@@ -94,6 +94,7 @@ class Problem:
             candidate that can run them.
         weights: constants, as tensors that nobody makes; they only take memory.
         budgets: bytes by memory, where there is a limit; never the host's.
+        patient: memories of devices that work while the host goes on.
     """
 
     candidates: tuple[str, ...]
@@ -110,6 +111,7 @@ class Problem:
     clonable: frozenset[int] = frozenset()
     weights: Sequence[Tensor] = ()
     budgets: Mapping[int, int] = field(default_factory=dict)
+    patient: frozenset[int] = frozenset()
 
     @cached_property
     def costs(self) -> Sequence[tuple[float, ...]]:

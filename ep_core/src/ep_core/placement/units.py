@@ -84,6 +84,9 @@ def is_clonable(graph: Graph, index: int, sizes: Sizes) -> bool:
         return False
     if any(name in graph.nodes[user].captures for user in graph.consumers.get(name, ())):
         return False
+    constants = (read for read in node.reads if graph.constant(read) is not None)
+    if any(sizes.host_bytes(read) > _SMALL_BYTES for read in constants):
+        return False
     if node.op_type in _MADE_OF_SHAPES:
         return True
     exact = node.op_type in _ARITHMETIC and (kind.dtype.is_integer or kind.dtype is DataType.BOOL)

@@ -136,9 +136,12 @@ class Run:
         for position, slot in self.given:
             outputs[position] = values[slot]
         stream = state.stream(self.stream)
-        self.call([values[slot] for slot in self.inputs], outputs, stream)
-        for slot, value in zip(self.outputs, outputs, strict=True):
-            values[slot] = value
+        try:
+            self.call([values[slot] for slot in self.inputs], outputs, stream)
+        finally:
+            # Also what a partition made that fails then: whoever cleans up gives it back.
+            for slot, value in zip(self.outputs, outputs, strict=False):
+                values[slot] = value
 
     def call(
         self, inputs: Sequence[Value], outputs: MutableSequence[Value | None], stream: Stream | None

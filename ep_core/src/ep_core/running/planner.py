@@ -7,7 +7,7 @@ happen in between, follows in `ordering.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -70,9 +70,7 @@ class Planner:
         memory = candidate.provider.memory
         party = self._party(self._position[candidate.name])
         inputs = tuple(self._value(name, memory) for name in subgraph.inputs)
-        if self._may_keep(subgraph):
-            for slot in inputs:
-                self._slots[slot].is_held = True
+        self._hold(inputs, subgraph.outputs)
         outputs = tuple(self._new_slot(name, memory) for name in subgraph.outputs)
         for name, slot, accepts in zip(
             subgraph.outputs, outputs, partition.accepts_outputs, strict=True
@@ -93,6 +91,7 @@ class Planner:
         captured = (name for body in bodies.values() for name in body.captures)
         names = dict.fromkeys([*(name for name in node.inputs if name), *captured])
         slots = {name: self._value(name, HOST_MEMORY) for name in names}
+        self._hold(slots.values(), filter(None, node.outputs))
         outputs = tuple(
             self._new_slot(name, HOST_MEMORY) if name else None for name in node.outputs
         )
@@ -257,7 +256,9 @@ class Planner:
             return 2 * self._own + hop.owner
         return self._stream_into(hop.owner)
 
-    def _may_keep(self, subgraph: Subgraph) -> bool:
-        """True if an output may be a sequence or map, which holds on to arrays put into it."""
-        kinds = (self._graph.type_of(name) for name in subgraph.outputs)
-        return not all(isinstance(kind, TensorType) for kind in kinds)
+    def _hold(self, slots: Iterable[int], outputs: Iterable[str]) -> None:
+        """Keep what is read, if an output may be a sequence or map, which holds on to arrays."""
+        if all(isinstance(self._graph.type_of(name), TensorType) for name in outputs):
+            return
+        for slot in slots:
+            self._slots[slot].is_held = True

@@ -2,14 +2,17 @@
 
 An error makes the stream skip whatever was submitted before the host heard of it; events still
 happen and memory is still freed, so nothing hangs. The host hears of an error once per stream; an
-event that the error reached keeps it, because what it stands for was never computed.
+event that the error reached keeps it, because what it stands for was never computed. What is kept
+must not keep what frames on the way of the error refer to: feeds, results, arrays of kernels.
 """
 
 from __future__ import annotations
 
+import copy
 import itertools
 import queue
 import threading
+import traceback
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -56,7 +59,7 @@ class SimulatorEvent:
         self._stream.device.check()
         if error is not None:
             self._stream.heard(error)
-            raise error
+            raise _like(error)
 
     def wait_quietly(self) -> Exception | None:
         """Block until it has happened; return the error instead of raising it."""
@@ -136,7 +139,7 @@ class SimulatorStream:
                 return
             error = event.wait_quietly()
             if isinstance(error, DeviceLostError):
-                raise error
+                raise _like(error)
             if error is not None:
                 raise RunError(f"skipped, because work that it waits for failed: {error}")
 
@@ -154,7 +157,7 @@ class SimulatorStream:
             error = self._error if self._unheard else None
         if error is not None:
             self.heard(error)
-            raise error
+            raise _like(error)
 
     def heard(self, error: Exception) -> None:
         """The host knows of `error`: what is submitted from now on runs again."""
@@ -218,8 +221,25 @@ class SimulatorStream:
         )
         if known is not error:
             known.__cause__ = error
+        _drop_frames(known)
         with self._lock:
             if not self._unheard:
                 self._error = known
                 self._unheard = True
             self._spoiled_term = max(self._spoiled_term, term)
+
+
+def _drop_frames(error: BaseException) -> None:
+    """Tell as text where an error and what led to it came from, and let go of the frames."""
+    for one in (error.__cause__, error):
+        if one is not None and one.__traceback__ is not None:
+            lines = traceback.format_tb(one.__traceback__)
+            error.add_note(f"on the stream's thread, {type(one).__name__}:\n{''.join(lines)}")
+            one.__traceback__ = None
+
+
+def _like(error: Exception) -> Exception:
+    """An equal error, to be raised in place of one that is kept."""
+    fresh = copy.copy(error)
+    fresh.__cause__ = error.__cause__
+    return fresh

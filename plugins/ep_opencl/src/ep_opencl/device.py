@@ -108,7 +108,7 @@ class ClKernel:
 
     def launch(
         self,
-        queue: cl.CommandQueue,
+        queue: cl.CommandQueue | None,
         size: tuple[int, ...],
         group: tuple[int, ...] | None,
         arguments: Sequence[Any],
@@ -116,6 +116,7 @@ class ClKernel:
         """Hand the kernel to a queue and return.
 
         Args:
+            queue: where to; None to do nothing, where building was all that was wanted.
             size: work-items by dimension, the fastest first; nothing is done where one is 0.
             group: work-items of a group, None for the driver's choice.
             arguments: buffers of OpenCL and numpy scalars.
@@ -123,7 +124,7 @@ class ClKernel:
         Raises:
             AllocationError, DeviceLostError, RunError: see `failures`.
         """
-        if 0 in size:
+        if queue is None or 0 in size:
             return
         try:
             with self._lock:

@@ -57,11 +57,12 @@ def list_devices() -> Sequence[DeviceInfo]:
 
 def find_devices() -> list[FoundDevice]:
     """Find every usable device, GPUs first; see `list_devices` for errors."""
-    find_drivers()
+    problems = find_drivers()
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:
-        raise ProviderUnavailableError(f"no OpenCL driver is installed: {_INSTALL}") from error
+        why = "; ".join(["no OpenCL driver is installed", *problems])
+        raise ProviderUnavailableError(f"{why}: {_INSTALL}") from error
     found: list[FoundDevice] = []
     unusable: list[str] = []
     counts: dict[str, int] = {}
@@ -76,7 +77,8 @@ def find_devices() -> list[FoundDevice]:
             else:
                 unusable.append(reason)
     if not found:
-        why = "; ".join(unusable) or "the OpenCL drivers that are installed have no device"
+        unusable = unusable or ["the OpenCL drivers that are installed have no device"]
+        why = "; ".join([*unusable, *problems])
         raise ProviderUnavailableError(f"{why}: {_INSTALL}")
     order = {"gpu": 0, "accelerator": 1, "cpu": 2}
     return sorted(found, key=lambda item: (order[item.info.kind], item.info.id))

@@ -16,6 +16,7 @@ from ep_core.errors import RunError
 from ep_core.types import DataType
 from ep_opencl.device import ClKernel, OpenDevice
 from ep_opencl.memory import OpenCLBuffer
+from ep_opencl.rehearsal import MOST_KNOWN, Rehearsal
 from ep_opencl.stream import OpenCLStream
 from ep_opencl.tiles import Tile
 from ep_sdk.kernels import KernelNode, KernelTable
@@ -47,8 +48,8 @@ class Bench:
 
     @property
     def measure_tile(self) -> Callable[[Tile], float] | None:
-        """What times a tile of a product, None where the user wants nothing timed."""
-        if not self.node.options.get("tune", True):
+        """What times a tile of a product, None where nobody wants or needs it timed."""
+        if not self.device.is_cpu or not self.node.options.get("tune", True):
             return None
         from ep_opencl.trial import time_product
 
@@ -73,7 +74,8 @@ class Bench:
             RunError: `out` has another type.
         """
         if out is None:
-            return Writing(self._allocator, stream, self._allocator.allocate(shape, dtype, stream))
+            allocator = self._allocator_of(stream)
+            return Writing(allocator, stream, allocator.allocate(shape, dtype, stream))
         if out.shape != shape or out.dtype != dtype:
             raise RunError(
                 "memory given for the output doesn't fit",
@@ -85,21 +87,34 @@ class Bench:
 
     def scratch(self, stream: OpenCLStream, shape: Shape, dtype: DataType) -> Scratch:
         """Memory for the work inside the context, given back at its end."""
-        return Scratch(self._allocator, stream, self._allocator.allocate(shape, dtype, stream))
+        allocator = self._allocator_of(stream)
+        return Scratch(allocator, stream, allocator.allocate(shape, dtype, stream))
 
     def release(self, stream: OpenCLStream, buffer: OpenCLBuffer) -> None:
         """Give memory back after the work submitted so far."""
-        self._allocator.release(buffer, stream)
+        self._allocator_of(stream).release(buffer, stream)
 
     def values(self, stream: OpenCLStream, buffer: OpenCLBuffer) -> np.ndarray[Any, Any]:
-        """The values of a small tensor on the host; waits for the device if it must."""
+        """The values of a small tensor on the host; waits for the device if it must.
+
+        Raises:
+            RunError: a rehearsal, in which nobody knows them.
+        """
         known = buffer.values
         if known is None:
+            if isinstance(stream, Rehearsal):
+                raise RunError("values aren't known before a run")
             known = np.empty(buffer.shape, buffer.dtype.numpy)
             self._transfer.copy(buffer, known, stream)
             stream.synchronize()
             buffer.remember_values(known)
         return known.reshape(buffer.shape)
+
+    def ints(self, stream: OpenCLStream, buffer: OpenCLBuffer | None) -> list[int] | None:
+        """The values of a small tensor as integers, None where it is left out; see `values`."""
+        if buffer is None:
+            return None
+        return [int(item) for item in self.values(stream, buffer).reshape(-1)]
 
     def upload(
         self, stream: OpenCLStream, values: np.ndarray[Any, Any], out: OpenCLBuffer | None = None
@@ -108,8 +123,15 @@ class Bench:
         dtype = DataType.from_numpy(values.dtype)
         with self.writing(stream, values.shape, dtype, out) as target:
             # A copy of our own: the caller may go on with the array at once.
-            self._transfer.copy(np.array(values, order="C"), target, stream)
+            own = np.array(values, order="C")
+            if not isinstance(stream, Rehearsal):
+                self._transfer.copy(own, target, stream)
+            elif own.size <= MOST_KNOWN:
+                target.remember_values(own)
         return target
+
+    def _allocator_of(self, stream: OpenCLStream) -> Any:
+        return stream if isinstance(stream, Rehearsal) else self._allocator
 
     def constant(self, values: np.ndarray[Any, Any]) -> OpenCLBuffer:
         """A tensor on the device that lives as long as the node's partition."""

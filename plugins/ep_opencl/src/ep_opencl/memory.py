@@ -7,6 +7,7 @@ import threading
 import weakref
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pyopencl as cl
 
@@ -185,6 +186,17 @@ class MemoryPool:
                 fix="Use smaller batches, or raise the option 'capacity' if it is set.",
             ) from error
         return OpenCLBuffer(_Block(self, chunk), dtype, tuple(shape))
+
+    def imagine(self, shape: tuple[int, ...], dtype: DataType) -> OpenCLBuffer:
+        """A buffer without memory, for going through work that isn't done.
+
+        Raises:
+            NotSupportedError: an element type that kernels don't know.
+        """
+        if dtype not in ELEMENTS:
+            raise NotSupportedError(f"memory of {self.memory.device} holds no {dtype.text}")
+        nothing: Any = None
+        return OpenCLBuffer(_Block(self, Chunk(nothing, 0)), dtype, tuple(shape))
 
     def release(self, buffer: Buffer, stream: Stream | None = None) -> None:
         """Give a buffer back: later work on `stream` may have the memory, others once it got there.

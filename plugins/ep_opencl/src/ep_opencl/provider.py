@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +15,7 @@ from ep_core.contracts import (
     FusedGroup,
     HostArray,
     NodeTime,
+    PartitionMemory,
     ProviderFeatures,
     ProviderInfo,
     Support,
@@ -22,15 +25,15 @@ from ep_core.types import DataType, DeviceInfo, MemoryInfo, TensorType
 from ep_opencl import kernels
 from ep_opencl.device import open_device
 from ep_opencl.fusing import fuse_elementwise, fused_groups
-from ep_opencl.kernels.elementwise import ElementwiseKernel
 from ep_opencl.launch import TABLE
 from ep_opencl.memory import MemoryPool, OpenCLBuffer
+from ep_opencl.rehearsal import rehearse
 from ep_opencl.stream import OpenCLStream
 from ep_opencl.transfer import OpenCLTransfer
 from ep_sdk.kernel_provider import KernelProvider
 from ep_sdk.kernels import Kernel, KernelNode, KernelRow, KernelTable
 from ep_sdk.lookup import describe_node
-from ep_sdk.lowering import Lowered, lower
+from ep_sdk.lowering import lower
 from ep_sdk.stream_program import StreamProgram
 
 __all__ = ["OpenCLProvider"]
@@ -54,6 +57,7 @@ class OpenCLProvider(KernelProvider):
         self._features = ProviderFeatures(
             asynchronous=True,
             profiles_nodes=True,
+            tells_memory=True,
             # Where device and host share memory, staging and a second queue only cost time.
             overlaps_copies=self.opened.has_own_memory,
             pinned_host=self.opened.has_own_memory,
@@ -62,6 +66,7 @@ class OpenCLProvider(KernelProvider):
         self._pool = MemoryPool(self.opened, options["capacity"])
         self._transfer = OpenCLTransfer(self.memory, self.create_stream)
         self._compiling = threading.local()
+        self._held_bytes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     @property
     def features(self) -> ProviderFeatures:  # type: ignore[override]
@@ -142,7 +147,7 @@ class OpenCLProvider(KernelProvider):
             lowered = lower(subgraph, find)
             if self.options["fuse"]:
                 lowered = fuse_elementwise(lowered)
-            _prepare(lowered)
+            lowered = rehearse(lowered, self._pool)
             program = StreamProgram(
                 lowered, self, on_close=lambda item: self._forget_partition(item, held)
             )
@@ -151,8 +156,19 @@ class OpenCLProvider(KernelProvider):
             raise
         finally:
             self._compiling.held = None
+        self._held_bytes[program] = sum(buffer.nbytes for buffer in held)
         self.track(program)
         return program
+
+    def get_partition_memory(self, partition: CompiledPartition) -> PartitionMemory:
+        """What a partition takes: values by their lifetimes, packed weights, and scratch.
+
+        Raises:
+            ProviderError: the partition isn't one of this class.
+        """
+        told = super().get_partition_memory(partition)
+        packed = self._held_bytes.get(partition, 0)
+        return replace(told, constant_bytes=told.constant_bytes + packed)
 
     def timed_kernel(
         self, kernel: Kernel, node: Node, record: Callable[[NodeTime], None]
@@ -187,14 +203,3 @@ class OpenCLProvider(KernelProvider):
     def _release(self, held: list[OpenCLBuffer]) -> None:
         while held:
             self._pool.release(held.pop())
-
-
-def _prepare(lowered: Lowered) -> None:
-    """Build elementwise kernels now, where shapes are static, so that errors show here."""
-    for step in lowered.steps:
-        if not isinstance(step.kernel, ElementwiseKernel):
-            continue
-        kinds = [lowered.types[step.inputs[position]] for position in step.kernel.positions]
-        shapes = [kind.static_shape if isinstance(kind, TensorType) else None for kind in kinds]
-        if None not in shapes:
-            step.kernel.prepare([shape for shape in shapes if shape is not None])

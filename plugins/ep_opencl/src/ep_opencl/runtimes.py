@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
 import os
+import tempfile
 from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 import pyopencl as cl
-
-from ep_core.discovery.verdicts import cache_folder
-from ep_opencl.atomic import write_atomically
 
 __all__ = ["find_drivers", "find_library"]
 
@@ -41,15 +38,17 @@ _VARIABLE = "OCL_ICD_VENDORS"
 
 
 @cache
-def find_drivers() -> None:
+def find_drivers() -> tuple[str, ...]:
     """Have OpenCL's loader find the drivers of wheels too; later calls do nothing.
 
-    Raises:
-        OSError: a library that a driver needs is broken, or the cache folder can't be written.
+    Returns:
+        What went wrong with drivers of wheels; others may work all the same.
     """
-    with _visible_drivers(), contextlib.suppress(cl.Error):
+    problems: list[str] = []
+    with _visible_drivers(problems), contextlib.suppress(cl.Error):
         # The loader reads its settings at the first call, and never again.
         cl.get_platforms()
+    return tuple(problems)
 
 
 def find_library(distribution: str, name: str) -> Path | None:
@@ -66,35 +65,39 @@ def find_library(distribution: str, name: str) -> Path | None:
 
 
 @contextlib.contextmanager
-def _visible_drivers() -> Iterator[None]:
-    """Have the loader see the drivers of the system and of wheels; a user's own choice stands."""
+def _visible_drivers(problems: list[str]) -> Iterator[None]:
+    """Have the loader see the drivers of the system and of wheels; a user's own choice stands.
+
+    Args:
+        problems: gets a sentence for each library that is missing or broken.
+    """
     driver = find_library(*_DRIVER)
     if driver is None or _VARIABLE in os.environ:
         yield
         return
     for distribution, name in _NEEDED:
         library = find_library(distribution, name)
-        if library is not None:
+        if library is None:
+            problems.append(f"{name} of {distribution} is missing, which intel-opencl-rt needs")
+            continue
+        try:
             ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
-    os.environ[_VARIABLE] = str(_vendors_folder(driver))
-    try:
-        yield
-    finally:
-        os.environ.pop(_VARIABLE, None)
+        except OSError as error:
+            problems.append(f"{name} of {distribution} can't be loaded: {error}")
+    with tempfile.TemporaryDirectory(prefix="ep-opencl-") as folder:
+        _name_drivers(Path(folder), driver)
+        os.environ[_VARIABLE] = folder
+        try:
+            yield
+        finally:
+            os.environ.pop(_VARIABLE, None)
 
 
-def _vendors_folder(driver: Path) -> Path:
-    """A folder that names the system's drivers and the given one, as the loader reads it."""
-    entries = {"intel-opencl-rt.icd": f"{driver}\n"}
+def _name_drivers(folder: Path, driver: Path) -> None:
+    """Name the system's drivers and the given one in a folder, as the loader reads it."""
+    (folder / "intel-opencl-rt.icd").write_text(f"{driver}\n", encoding="utf-8")
     if _SYSTEM_DRIVERS.is_dir():
         for path in sorted(_SYSTEM_DRIVERS.glob("*.icd")):
             with contextlib.suppress(OSError):
-                entries[path.name] = path.read_text(encoding="utf-8")
-    digest = hashlib.sha256(repr(sorted(entries.items())).encode()).hexdigest()[:16]
-    folder = cache_folder() / "opencl" / f"drivers-{digest}"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in entries.items():
-        path = folder / name
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            write_atomically(path, text.encode())
-    return folder
+                text = path.read_text(encoding="utf-8")
+                (folder / path.name).write_text(text, encoding="utf-8")

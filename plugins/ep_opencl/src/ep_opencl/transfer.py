@@ -12,12 +12,10 @@ from ep_core.errors import ContractError
 from ep_core.types import HOST_MEMORY, DataType, MemoryInfo
 from ep_opencl.failures import explained
 from ep_opencl.memory import OpenCLBuffer
+from ep_opencl.rehearsal import MOST_KNOWN
 from ep_opencl.stream import OpenCLStream
 
 __all__ = ["OpenCLTransfer"]
-
-_MOST_KNOWN = 64
-"""Elements of a tensor that the host remembers."""
 
 
 class OpenCLTransfer:
@@ -114,7 +112,7 @@ def _note_values(source: Buffer | HostArray, target: Buffer | HostArray) -> None
     if isinstance(source, OpenCLBuffer):
         values = source.values
     elif isinstance(source, np.ndarray):
-        is_small = source.size <= _MOST_KNOWN and source.dtype.kind in "iubf"
+        is_small = source.size <= MOST_KNOWN and source.dtype.kind in "iubf"
         values = np.array(source) if is_small else None
     if values is None:
         target.forget_values()

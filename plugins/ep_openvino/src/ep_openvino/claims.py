@@ -94,7 +94,7 @@ def _kinds_refusal(graph: Graph, node: Node, dynamic_shapes: bool) -> str:
             return f"{name!r} is uint64, which OpenVINO computes in 32 bits"
         if kind.dtype not in ELEMENT_TYPES:
             return f"{name!r} is {kind}, which OpenVINO doesn't take here"
-        if kind.shape is None:
+        if kind.shape is None and name in node.inputs:
             return f"the rank of {name!r} isn't known"
         if not dynamic_shapes and kind.static_shape is None:
             return f"the shape of {name!r} isn't known, and dynamic_shapes is off"

@@ -16,6 +16,7 @@ from ep_core.contracts import HostArray
 from ep_core.errors import CompileError
 from ep_core.graph import Graph, Initializer, Subgraph, ValueInfo
 from ep_core.types import DataType
+from ep_openvino.legacy import modernised
 from ep_openvino.library import translated
 
 __all__ = ["ELEMENT_TYPES", "convert", "input_label", "read_graph", "writable"]
@@ -74,7 +75,7 @@ def input_label(place: int) -> str:
 
 def read_graph(core: Any, graph: Graph) -> Any:
     """Read a graph with OpenVINO; raises RuntimeError, as OpenVINO does."""
-    return core.read_model(graph.to_model().SerializeToString())
+    return core.read_model(modernised(graph).to_model().SerializeToString())
 
 
 def _parameters(model: Any, graph: Graph) -> dict[str, Any]:

@@ -28,6 +28,28 @@ def _clip(graph: Graph, node: Node) -> str:
     return ""
 
 
+def _concat(graph: Graph, node: Node) -> str:
+    """Parts with scales of their own are quantized once more, which OpenVINO does in one go."""
+    makers = [graph.nodes[graph.producers[name]] for name in node.inputs if name in graph.producers]
+    steps = [maker for maker in makers if maker.op_type == "DequantizeLinear"]
+    users = [user for user, _ in _users(graph, node) if user.op_type == "QuantizeLinear"]
+    if not steps or not users:
+        return ""
+    first = _step_size(graph, steps[0])
+    if all(_step_size(graph, other) == first for other in (*steps, *users)):
+        return ""
+    return "OpenVINO rounds once where parts of several scales are joined and quantized anew"
+
+
+def _step_size(graph: Graph, node: Node) -> tuple[object, ...]:
+    """Scale and zero point of a quantization: values of constants, names of anything else."""
+    found: list[object] = []
+    for name in node.inputs[1:3]:
+        constant = graph.constant(name) if name else None
+        found.append(name if constant is None else constant.numpy().tolist())
+    return tuple(found)
+
+
 def _convolution(graph: Graph, node: Node) -> str:
     if all(_is_fixed(graph, name) for name in node.inputs[:2]):
         return "OpenVINO adds to the result of the run before where data and weights are constants"
@@ -149,14 +171,6 @@ def _selu(_: Graph, node: Node) -> str:
     return "OpenVINO has the constants of version 6" if node.since_version < 6 else ""
 
 
-def _softmax(graph: Graph, node: Node) -> str:
-    kind = graph.type_of(node.inputs[0])
-    rank = len(kind.shape or ()) if isinstance(kind, TensorType) else 0
-    if node.since_version < 13 and node.attributes.get("axis", 1) not in (-1, rank - 1):
-        return "OpenVINO takes one axis, not all from it on"
-    return ""
-
-
 def _space_to_depth(_: Graph, node: Node) -> str:
     mode = node.attributes.get("mode", "DCR")
     return "" if mode == "DCR" else f"OpenVINO doesn't know mode {mode!r}"
@@ -193,6 +207,7 @@ def _is_float(graph: Graph, node: Node) -> bool:
 RULES: Mapping[str, Callable[[Graph, Node], str]] = {
     "Attention": _attention,
     "Clip": _clip,
+    "Concat": _concat,
     "Conv": _convolution,
     "ConvTranspose": _convolution,
     "DequantizeLinear": _dequantize_linear,
@@ -208,7 +223,6 @@ RULES: Mapping[str, Callable[[Graph, Node], str]] = {
     "Resize": _resize,
     "RoiAlign": _roi_align,
     "Selu": _selu,
-    "Softmax": _softmax,
     "SpaceToDepth": _space_to_depth,
     "Split": _split,
     "Tile": _tile,

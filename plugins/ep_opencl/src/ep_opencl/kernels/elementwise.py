@@ -85,14 +85,6 @@ class ElementwiseKernel:
         expression = Expression(self.expression.inputs[:count], (operation,))
         return ElementwiseKernel(self.bench, expression, self.positions[:count])
 
-    def prepare(self, shapes: Sequence[Shape]) -> None:
-        """Build the kernel for shapes that are known beforehand.
-
-        Raises:
-            CompileError: the driver's compiler refuses it.
-        """
-        self._plan(tuple(shapes))
-
     def _plan(self, shapes: tuple[Shape, ...]) -> _Plan:
         plan = self._plans.get(shapes)
         if plan is None:
