@@ -14,9 +14,9 @@ import pytest
 from foreign_tensors import READ_ONLY, Consumer, Foreign, Old
 
 from ep_core import InferenceSession, OrtValue, SessionOptions
-from ep_core.binding.dlpack import DLPackError
 from ep_core.errors import EpError, FeedError, NotSupportedError, OptionError, RunError
 from ep_core.types import DataType
+from ep_core.values.dlpack import DLPackError
 from ep_sdk.dlpack import lend, take
 from ep_sdk.simulator.provider import SimulatorProvider
 

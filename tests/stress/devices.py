@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from stress.clocks import Ordering, Timeline
 
-from ep_core.binding.devices import _close_all
 from ep_core.contracts import OptionSpec
 from ep_core.discovery.registry import registry
 from ep_core.hookspecs import hookimpl
 from ep_core.running import control_flow
 from ep_core.types import HOST_MEMORY, DeviceInfo
+from ep_core.values.devices import _close_all
 from ep_cpu.factory import make_factory
 from ep_cpu.provider import CpuProvider
 from ep_sdk.factory import StandardFactory

@@ -28,8 +28,8 @@ from stress.locks import LockOrder
 from stress.subjects import MODELS, quiet_options, subject_of
 
 from ep_core import InferenceSession
-from ep_core.binding.holds import bury
 from ep_core.errors import AllocationError, DeviceLostError, RunError
+from ep_core.values.holds import bury
 from ep_sdk.simulator import INFO as SIMULATOR
 
 __all__ = ["STYLES", "run_episode"]

@@ -13,12 +13,12 @@ from stress.schedules import Schedule
 from stress.subjects import quiet_options
 
 import ep_core.binding.background
-import ep_core.binding.holds
 import ep_core.binding.io_binding
 import ep_core.binding.plans
 import ep_core.binding.runs
 import ep_core.running.executor
 import ep_core.session
+import ep_core.values.holds
 import ep_sdk.arena
 import ep_sdk.base
 import ep_sdk.simulator.device
@@ -26,9 +26,9 @@ import ep_sdk.simulator.memory
 import ep_sdk.simulator.stream
 import ep_sdk.stream_program
 from ep_core import InferenceSession, OrtValue
-from ep_core.binding.holds import DeviceTensor, bury, hold, let_go, retire
 from ep_core.errors import AllocationError, EpError, RunError, SessionClosedError
 from ep_core.types import DataType, DeviceInfo
+from ep_core.values.holds import DeviceTensor, bury, hold, let_go, retire
 from ep_sdk.arena import Arena
 from ep_sdk.simulator import INFO
 from ep_sdk.simulator.provider import SimulatorProvider
@@ -39,7 +39,7 @@ Scene = Callable[[Schedule], Callable[[], None]]
 
 MODULES: tuple[ModuleType, ...] = (
     ep_core.binding.background,
-    ep_core.binding.holds,
+    ep_core.values.holds,
     ep_core.binding.io_binding,
     ep_core.binding.plans,
     ep_core.binding.runs,
@@ -54,7 +54,7 @@ MODULES: tuple[ModuleType, ...] = (
 )
 """What is concurrent, and small enough to stop at every line of."""
 
-LOCKS = ((ep_core.binding.holds, "_lock"),)
+LOCKS = ((ep_core.values.holds, "_lock"),)
 
 _FEW = {"capacity": 1024, "alignment": 64}
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ep_core.binding.io_binding import IOBinding
-    from ep_core.binding.value import OrtValue
     from ep_core.certificates.grants import CertificatePolicy
     from ep_core.contracts import API_VERSION
     from ep_core.errors import EpError
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from ep_core.report import PlacementReport
     from ep_core.session import InferenceSession, get_available_providers
     from ep_core.signature import NodeArg
+    from ep_core.values.value import OrtValue
 
 __all__ = [
     "API_VERSION",
@@ -51,7 +51,7 @@ _HOMES = {
     "LoadLimits": "loading.load",
     "ModelMetadata": "loading.load",
     "NodeArg": "signature",
-    "OrtValue": "binding.value",
+    "OrtValue": "values.value",
     "PlacementReport": "report",
     "RunOptions": "options",
     "SessionOptions": "options",

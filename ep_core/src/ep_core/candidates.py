@@ -7,7 +7,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ep_core.binding.holds import retire
 from ep_core.certificates.grants import CertificatePolicy, grants_for
 from ep_core.contracts import ProviderInfo
 from ep_core.discovery.options import parse_options, select_device
@@ -15,6 +14,7 @@ from ep_core.discovery.registry import ProviderState, registry
 from ep_core.errors import OptionError, ProviderNotFoundError, ProviderUnavailableError
 from ep_core.options import SessionOptions
 from ep_core.partition import Candidate
+from ep_core.values.holds import retire
 
 __all__ = ["close_candidates", "open_candidates", "provider_label"]
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ep_core.binding.holds import DeviceTensor, bury, hold, let_go, retire
+from ep_core.values.holds import DeviceTensor, bury, hold, let_go, retire
 
 
 class Provider:

@@ -11,7 +11,6 @@ import pytest
 from onnx import TensorProto
 
 from ep_core import OrtValue
-from ep_core.binding.dlpack import DLPackError
 from ep_core.errors import (
     AllocationError,
     FeedError,
@@ -20,6 +19,7 @@ from ep_core.errors import (
     ProviderNotFoundError,
 )
 from ep_core.types import HOST_MEMORY, DataType, MapType, OptionalType, SequenceType, TensorType
+from ep_core.values.dlpack import DLPackError
 
 
 def value_of(array) -> OrtValue:

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ep_core.binding.dlpack import export, shadow
 from ep_core.types import DataType
+from ep_core.values.dlpack import export, shadow
 
 __all__ = ["Borrowed", "lend", "take"]
 

@@ -1,5 +1,5 @@
-"""Values on devices, and runs whose inputs and outputs lie where the caller wants them.
+"""Runs whose inputs and outputs lie where the caller wants them.
 
-With ONNX Runtime's names: `OrtValue`, `IOBinding`, and the ways to run beside `run`. What decides
-who computes a node must not enter: a bound run has the partitions that every run has.
+With ONNX Runtime's names: `IOBinding`, and the ways to run beside `run`. What decides who computes
+a node must not enter: a bound run has the partitions that every run has.
 """

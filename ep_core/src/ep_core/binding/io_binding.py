@@ -9,13 +9,8 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from ep_core.binding.devices import HOST, Place, adopt, find_place, to_host
-from ep_core.binding.dlpack import RawTensor
-from ep_core.binding.holds import DeviceTensor
 from ep_core.binding.planner import Target, Wish
 from ep_core.binding.plans import BoundPlans, Filled
-from ep_core.binding.pointers import array_at, element_type_of, shape_of
-from ep_core.binding.value import OrtValue
 from ep_core.contracts import Buffer, ExecutionProvider, HostArray, Value
 from ep_core.errors import FeedError, NotSupportedError, OptionError, RunError, did_you_mean
 from ep_core.graph import Graph
@@ -23,6 +18,11 @@ from ep_core.report import CopyReport
 from ep_core.running.executor import Terminable
 from ep_core.signature import Signature, check_feed, check_shape
 from ep_core.types import HOST_MEMORY, DataType, MemoryInfo, OptionalType, TensorType, ValueType
+from ep_core.values.devices import HOST, Place, adopt, find_place, to_host
+from ep_core.values.dlpack import RawTensor
+from ep_core.values.holds import DeviceTensor
+from ep_core.values.pointers import array_at, element_type_of, shape_of
+from ep_core.values.value import OrtValue
 
 __all__ = ["IOBinding", "Ports"]
 

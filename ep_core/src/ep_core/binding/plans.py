@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ep_core.binding.holds import DeviceTensor, bury, hold, let_go
 from ep_core.binding.layout import Layout
 from ep_core.binding.planner import BoundPlanner, CopyInto, Duplicate, Target, Wish
 from ep_core.contracts import Buffer, ExecutionProvider, Value
@@ -18,6 +17,7 @@ from ep_core.report import CopyReport
 from ep_core.running.executor import ContextPool, RunContext, Terminable
 from ep_core.running.plan import NO_STREAM, Copy, Plan, Run, Scratch, reraise
 from ep_core.types import HOST_MEMORY, MemoryInfo
+from ep_core.values.holds import DeviceTensor, bury, hold, let_go
 
 __all__ = ["BoundPlans", "Filled"]
 

@@ -14,7 +14,6 @@ from ep_core.binding.background import Background
 from ep_core.binding.io_binding import IOBinding, Ports
 from ep_core.binding.layout import Layout
 from ep_core.binding.plans import BoundPlans, MakePool
-from ep_core.binding.value import OrtValue
 from ep_core.contracts import AllocatorStats, Value
 from ep_core.errors import FeedError, OptionError, SessionClosedError, did_you_mean
 from ep_core.options import RunOptions
@@ -23,6 +22,7 @@ from ep_core.report import MemoryPeak, PlacementReport
 from ep_core.running.executor import ContextPool, block_sizes
 from ep_core.running.plan import Plan
 from ep_core.signature import Signature
+from ep_core.values.value import OrtValue
 
 __all__ = ["BoundRuns", "MemoryReport"]
 

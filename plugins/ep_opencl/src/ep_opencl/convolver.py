@@ -25,7 +25,7 @@ from ep_opencl.product import Matrices, Packed, Product, Tail
 from ep_opencl.stream import OpenCLStream
 from ep_opencl.tiles import Tile
 from ep_opencl.vectors import int4
-from ep_opencl.windows import MOST_SPATIAL, Geometry
+from ep_opencl.windows import Geometry
 
 __all__ = ["Convolver", "Shifts", "int32s"]
 
@@ -116,6 +116,7 @@ class Convolver:
             tail.text.replace("CHANNEL", channel),
             f"{self._shifts.parameters}{tail.parameters}, const long groups",
             self._shifts.weight.replace("CHANNEL", channel),
+            head=tail.head,
         )
         self._product = Product(bench, weight, x, y, total, inner)
         self._defines: dict[str, object] = {
@@ -151,8 +152,7 @@ class Convolver:
         filters = weight.shape[0]
         if weight.shape[1] * groups != x.shape[1] or filters % groups:
             raise RunError("channels don't fit the weights", got=(x.shape, weight.shape, groups))
-        spatial = geometry.output[MOST_SPATIAL - (len(x.shape) - 2) :]
-        shape = (x.shape[0], filters, *spatial)
+        shape = geometry.result_shape(x.shape, filters)
         with self._bench.writing(stream, shape, self._result, out) as y:
             job = _Job(stream, x, weight, y, geometry, groups, tail_arguments, shift_arguments)
             if math.prod(shape):
@@ -187,7 +187,9 @@ class Convolver:
         depth, height, width = job.geometry.output
         with self._bench.scratch(job.stream, shape, self._product.packed_type) as planes:
             self._pad(job, planes)
-            kernel = self._bench.kernel("planes.cl", "convolve_planes", defines)
+            kernel = self._bench.kernel(
+                "planes.cl", "convolve_planes", defines, head=self._tail.head
+            )
             kernel.launch(
                 job.stream.queue,
                 (width, height, job.images * job.filters * depth),
@@ -236,7 +238,7 @@ class Convolver:
     def _pad(self, job: _Job, planes: OpenCLBuffer) -> None:
         geometry = job.geometry
         depth, height, width = geometry.padded
-        kernel = self._bench.kernel("planes.cl", "pad_planes", self._defines)
+        kernel = self._bench.kernel("planes.cl", "pad_planes", self._defines, head=self._tail.head)
         kernel.launch(
             job.stream.queue,
             (width, height, job.images * job.x.shape[1] * depth),
@@ -254,7 +256,7 @@ class Convolver:
     def _multiply(self, job: _Job, planes: OpenCLBuffer, count: int, tile: Tile) -> None:
         defines = {**self._defines, "TM": tile.rows, "TN": tile.vectors, "WIDTH": tile.width}
         own = job.filters // job.groups
-        kernel = self._bench.kernel("planes.cl", "multiply_planes", defines)
+        kernel = self._bench.kernel("planes.cl", "multiply_planes", defines, head=self._tail.head)
         kernel.launch(
             job.stream.queue,
             (-(-own // tile.rows), -(-count // tile.panel), job.images * job.groups),
@@ -310,7 +312,7 @@ class Convolver:
     def _unfold(self, job: _Job, packed: OpenCLBuffer, first: int, count: int, panel: int) -> None:
         start = first * job.x.shape[1] * math.prod(job.geometry.input)
         panels = -(-math.prod(job.geometry.output) // panel)
-        kernel = self._bench.kernel("windows.cl", "unfold", self._defines)
+        kernel = self._bench.kernel("windows.cl", "unfold", self._defines, head=self._tail.head)
         kernel.launch(
             job.stream.queue,
             (panel, panels, count * job.x.shape[1]),

@@ -70,6 +70,7 @@ class OpenDevice:
         name: str,
         defines: Mapping[str, object] | None = None,
         *,
+        head: str = "",
         body: str = "",
         keep: bool = True,
     ) -> ClKernel:
@@ -79,6 +80,7 @@ class OpenDevice:
             file: source in the folder `cl`.
             name: of the kernel in it.
             defines: macros set before the file.
+            head: text before the file, after `common.cl`.
             body: text after the file.
             keep: use the user's cache of binaries.
 
@@ -86,11 +88,11 @@ class OpenDevice:
             CompileError: the driver's compiler refuses the source.
         """
         macros = dict(defines or {})
-        key = (file, name, tuple(macros.items()), body)
+        key = (file, name, tuple(macros.items()), head, body)
         with self._lock:
             found = self._kernels.get(key)
         if found is None:
-            program = self._programs.get(file, macros, body, keep)
+            program = self._programs.get(file, macros, body, keep, head)
             with explained(f"making kernel {name}"):
                 made = ClKernel(name, cl.Kernel(program, name))
             with self._lock:

@@ -58,6 +58,16 @@ class Expression:
         """Element type of the output."""
         return self.operations[-1].result
 
+    def lines(self) -> list[str]:
+        """The operations as lines of OpenCL C: inputs are `v0`, `v1`, ..., results `t0`, ..."""
+        lines = []
+        for number, item in enumerate(self.operations):
+            code = _code(item.result)
+            names = [f"v{n}" if n >= 0 else f"t{-n - 1}" for n in item.operands]
+            value = item.text.format(*names)
+            lines.append(f"const COMPUTED({code}) t{number} = ROUNDED({code}, {value});")
+        return lines
+
     def with_input_computed(self, number: int, producer: Expression) -> Expression:
         """Put another expression in place of one input; the producer's inputs come last."""
         kept = [index for index in range(len(self.inputs)) if index != number]
@@ -184,11 +194,7 @@ def source_of(expression: Expression, patterns: Sequence[str]) -> str:
                 terms.append(f"x{axis} * step{number}_{axis}")
         index = " + ".join(terms) or "0"
         lines.append(f"const COMPUTED({code}) v{number} = LOAD({code}, in{number}, {index});")
-    for number, item in enumerate(expression.operations):
-        code = _code(item.result)
-        names = [f"v{n}" if n >= 0 else f"t{-n - 1}" for n in item.operands]
-        value = item.text.format(*names)
-        lines.append(f"const COMPUTED({code}) t{number} = ROUNDED({code}, {value});")
+    lines += expression.lines()
     last = len(expression.operations) - 1
     lines.append(f"STORE({_code(expression.result)}, out, position, t{last});")
     parameters.extend(f"const long length{axis}" for axis in range(rank - 1))

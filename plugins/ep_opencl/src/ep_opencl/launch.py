@@ -56,10 +56,16 @@ class Bench:
         return partial(time_product, self)
 
     def kernel(
-        self, file: str, name: str, defines: dict[str, object] | None = None, body: str = ""
+        self,
+        file: str,
+        name: str,
+        defines: dict[str, object] | None = None,
+        *,
+        head: str = "",
+        body: str = "",
     ) -> ClKernel:
         """A kernel of the folder `cl`; see `OpenDevice.kernel`."""
-        return self.device.kernel(file, name, defines, body=body, keep=self._keep)
+        return self.device.kernel(file, name, defines, head=head, body=body, keep=self._keep)
 
     def writing(
         self,

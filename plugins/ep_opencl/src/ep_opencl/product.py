@@ -89,6 +89,7 @@ class Tail:
         parameters: further parameters of the kernel, each with a comma in front.
         a_shift, b_shift: what is added to elements of A in row `m`, and of B in column `n`.
         pack_parameters: further parameters of packing, likewise.
+        head: functions that the text calls.
     """
 
     text: str = ""
@@ -96,6 +97,7 @@ class Tail:
     a_shift: str = ""
     b_shift: str = ""
     pack_parameters: str = ""
+    head: str = ""
 
     def defines(self) -> dict[str, object]:
         """The macros that say so."""
@@ -178,7 +180,8 @@ class Product:
             matrix_step: elements between one operand and the next.
             arguments: for `Tail.pack_parameters`.
         """
-        kernel = self.bench.kernel("gemm.cl", "pack_panels", self._defines(tile))
+        head = self._tail.head
+        kernel = self.bench.kernel("gemm.cl", "pack_panels", self._defines(tile), head=head)
         kernel.launch(
             stream.queue,
             (tile.panel, depth, matrices * -(-columns // tile.panel)),
@@ -227,7 +230,8 @@ class Product:
         numbers = _longs(rows, columns, depth, a.row, a.column)
         if isinstance(b, Packed):
             tile = b.tile
-            kernel = self.bench.kernel("gemm.cl", "gemm_panels", self._defines(tile))
+            head_text, defines = self._tail.head, self._defines(tile)
+            kernel = self.bench.kernel("gemm.cl", "gemm_panels", defines, head=head_text)
             size = (-(-rows // tile.rows), -(-columns // tile.panel), count)
             kernel.launch(stream.queue, size, (1, 1, 1), [*head, *numbers, *places, *arguments])
             return
@@ -239,7 +243,7 @@ class Product:
         if not self.bench.device.is_cpu and min(rows, columns) >= _SIDE // 2:
             name, group = "gemm_tiled", (16, 16, 1)
             size3 = (-(-columns // _SIDE) * 16, -(-rows // _SIDE) * 16, count)
-        kernel = self.bench.kernel("gemm.cl", name, defines)
+        kernel = self.bench.kernel("gemm.cl", name, defines, head=self._tail.head)
         kernel.launch(stream.queue, size3, group, [*head, *numbers, *places, *arguments])
 
     def _defines(self, tile: Tile | None) -> dict[str, object]:

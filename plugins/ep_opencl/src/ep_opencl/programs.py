@@ -66,20 +66,28 @@ class Programs:
         self._lock = threading.Lock()
         self._built: dict[str, cl.Program] = {}
 
-    def get(self, file: str, defines: Mapping[str, object], body: str, keep: bool) -> cl.Program:
+    def get(
+        self,
+        file: str,
+        defines: Mapping[str, object],
+        body: str,
+        keep: bool,
+        head: str = "",
+    ) -> cl.Program:
         """Return the program of a source file, `common.cl` before it.
 
         Args:
             file: name in the folder `cl`.
             defines: macros that are set before the file.
             body: text after the file, for generated kernels.
+            head: text between `common.cl` and the file.
             keep: look for the binary in the user's cache folder, and leave it there.
 
         Raises:
             CompileError: the driver's compiler refuses it.
         """
         lines = [f"#define {name} {value}" for name, value in defines.items()]
-        text = "\n".join([*lines, read_source("common.cl"), read_source(file), body])
+        text = "\n".join([*lines, read_source("common.cl"), head, read_source(file), body])
         with self._lock:
             found = self._built.get(text)
         if found is not None:

@@ -11,6 +11,7 @@ from ep_core.errors import RunError
 from ep_core.types import DataType
 from ep_opencl.convolver import Convolver, Shifts, int32s
 from ep_opencl.elements import ELEMENTS, FLOATS
+from ep_opencl.epilogue import Epilogue
 from ep_opencl.launch import TABLE, Bench, Shape
 from ep_opencl.memory import OpenCLBuffer
 from ep_opencl.product import Tail
@@ -32,27 +33,50 @@ def _bias_tail(node: KernelNode, dtype: DataType) -> Tail:
     )
 
 
-@TABLE.kernel("Conv", types={"T": FLOATS}, writes_out=True, predicate=spatial_rank)
-def _conv(node: KernelNode) -> Kernel:
-    bench = Bench(node)
-    dtype = node.input_dtype(0)
-    assert dtype is not None
-    convolver = Convolver(bench, dtype, dtype, dtype, dtype, _bias_tail(node, dtype))
-    groups = node.attr("group", 1)
+class _Conv:
+    """Convolves floats; meets `TakesEpilogue`."""
 
-    def conv(
+    axis = 1
+
+    def __init__(self, node: KernelNode, epilogue: Epilogue | None = None, inputs: int = 3) -> None:
+        dtype = node.input_dtype(0)
+        assert dtype is not None
+        self.gives = dtype
+        self._node = node
+        self._epilogue = epilogue
+        self._inputs = inputs
+        self._groups = node.attr("group", 1)
+        tail = _bias_tail(node, dtype)
+        result = dtype
+        if epilogue is not None:
+            tail = epilogue.added_to(tail, "CHANNEL")
+            result = epilogue.result
+        self._convolver = Convolver(Bench(node), dtype, dtype, result, dtype, tail)
+
+    def with_epilogue(self, epilogue: Epilogue, inputs: int) -> _Conv:
+        """See `TakesEpilogue`."""
+        return _Conv(self._node, epilogue, inputs)
+
+    def __call__(
+        self,
         stream: OpenCLStream,
         x: OpenCLBuffer,
         weight: OpenCLBuffer,
-        bias: OpenCLBuffer | None = None,
-        *,
+        *others: OpenCLBuffer | None,
         out: OpenCLBuffer | None = None,
     ) -> OpenCLBuffer:
-        geometry = window_geometry(node, x.shape, weight.shape[2:])
-        arguments = () if bias is None else (bias.cl_buffer,)
-        return convolver(stream, x, weight, geometry, groups, out, arguments)
+        geometry = window_geometry(self._node, x.shape, weight.shape[2:])
+        own, extras = others[: self._inputs - 2], others[self._inputs - 2 :]
+        arguments = tuple(item.cl_buffer for item in own if item is not None)
+        if self._epilogue is not None:
+            shape = geometry.result_shape(x.shape, weight.shape[0])
+            arguments += self._epilogue.arguments(extras, shape)
+        return self._convolver(stream, x, weight, geometry, self._groups, out, arguments)
 
-    return conv
+
+@TABLE.kernel("Conv", types={"T": FLOATS}, writes_out=True, predicate=spatial_rank)
+def _conv(node: KernelNode) -> Kernel:
+    return _Conv(node)
 
 
 @TABLE.kernel("ConvTranspose", types={"T": FLOATS}, writes_out=True, predicate=spatial_rank)

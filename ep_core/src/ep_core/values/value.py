@@ -7,21 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ep_core.binding.devices import (
-    HOST,
-    Place,
-    adopt,
-    copy_between,
-    find_importer,
-    find_place,
-    new_array,
-    new_tensor,
-    pinned_for,
-    to_host,
-)
-from ep_core.binding.dlpack import HOST_DEVICE, DLPackError, array_from, device_of, export
-from ep_core.binding.holds import DeviceTensor
-from ep_core.binding.pointers import element_type_of, shape_of
 from ep_core.contracts import HostArray, Value
 from ep_core.errors import FeedError, NotSupportedError
 from ep_core.memory import contiguous
@@ -35,6 +20,21 @@ from ep_core.types import (
     TensorType,
     ValueType,
 )
+from ep_core.values.devices import (
+    HOST,
+    Place,
+    adopt,
+    copy_between,
+    find_importer,
+    find_place,
+    new_array,
+    new_tensor,
+    pinned_for,
+    to_host,
+)
+from ep_core.values.dlpack import HOST_DEVICE, DLPackError, array_from, device_of, export
+from ep_core.values.holds import DeviceTensor
+from ep_core.values.pointers import element_type_of, shape_of
 
 __all__ = ["OrtValue", "as_tensor", "is_read_only"]
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from ep_core.binding.dlpack import DLPackError, Watched
-from ep_core.binding.holds import DeviceTensor, bury, retire
 from ep_core.contracts import Buffer, ExecutionProvider, HostArray
 from ep_core.discovery.registry import registry
 from ep_core.errors import AllocationError, DeviceLostError, NotSupportedError, OptionError
 from ep_core.memory import contiguous, direct_hop, pinned_array
 from ep_core.running.plan import reraise
 from ep_core.types import HOST_MEMORY, DataType, MemoryInfo
+from ep_core.values.dlpack import DLPackError, Watched
+from ep_core.values.holds import DeviceTensor, bury, retire
 
 __all__ = [
     "HOST",
