@@ -8,6 +8,11 @@ MINUTES ?= 60
 SEED ?= 1
 UV_VERSION := 0.13.9
 
+# The providers of this repository whose devices any x86-64 machine can have.
+CERTIFIED := cpu simulator opencl openvino
+DEVICES_opencl := intel.0 pocl.0
+certificates = $(if $(filter simulator,$1),ep_sdk/src/ep_sdk,plugins/ep_$1/src/ep_$1)/certificates
+
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PROJECTS := pyproject.toml $(wildcard */pyproject.toml plugins/*/pyproject.toml)
@@ -23,12 +28,13 @@ help: ## Show this list
 demo: $(READY) ## Read the text in a picture with two pretrained models
 	$(BIN)/python examples/ocr.py
 
-test: check ## Run the checks, the kit against our own providers, and all tests; what CI runs
-	$(BIN)/ep certify cpu --level mustpass --jobs $(JOBS) --out .cache/compliance/cpu-mustpass \
-		--certificate-folder .cache/compliance/cpu-mustpass/certificates
-	$(BIN)/ep certify simulator --level mustpass --jobs $(JOBS) --out .cache/compliance/simulator-mustpass \
-		--certificate-folder .cache/compliance/simulator-mustpass/certificates
+test: check $(CERTIFIED:%=mustpass-%) ## Run the checks, the kit against our own providers, and all tests; what CI runs
 	$(BIN)/pytest -n $(JOBS)
+
+mustpass-%: $(READY)
+	$(BIN)/ep certify $* --level mustpass --jobs $(JOBS) --out .cache/compliance/$*-mustpass \
+		$(if $(wildcard plugins/ep_$*/waivers.toml),--waivers plugins/ep_$*/waivers.toml) \
+		--certificate-folder .cache/compliance/$*-mustpass/certificates
 
 check: $(READY) ## Lint, format, types, import rules, size of the core, links in the documents
 	$(BIN)/ruff check
@@ -42,13 +48,15 @@ check: $(READY) ## Lint, format, types, import rules, size of the core, links in
 stress: $(READY) ## Two memories under faults, interrupts and many threads, for an hour; MINUTES=, SEED=
 	PYTHONPATH=tests $(BIN)/python -m stress --minutes $(MINUTES) --seed $(SEED)
 
-certify: $(READY) ## Renew the certificates of our own providers, and the tables made from them
-	rm -f plugins/*/src/*/certificates/*.json ep_sdk/src/ep_sdk/certificates/*.json
-	$(BIN)/ep certify cpu --jobs $(JOBS) --out .cache/compliance/cpu \
-		--certificate-folder plugins/ep_cpu/src/ep_cpu/certificates
-	$(BIN)/ep certify simulator --jobs $(JOBS) --out .cache/compliance/simulator \
-		--certificate-folder ep_sdk/src/ep_sdk/certificates
+certify: $(CERTIFIED:%=certify-%) ## Renew the certificates of our own providers, and the tables made from them
 	$(BIN)/python scripts/write_support_tables.py
+
+certify-%: $(READY)
+	rm -f $(call certificates,$*)/*.json
+	for device in $(or $(DEVICES_$*),""); do \
+		$(BIN)/ep certify $* $${device:+--device $$device} --jobs $(JOBS) --out .cache/compliance/$*$$device \
+			$(if $(wildcard plugins/ep_$*/waivers.toml),--waivers plugins/ep_$*/waivers.toml) \
+			--certificate-folder $(call certificates,$*) || exit 1; done
 
 bench: $(READY) ## Measure import cost, cost of a run, and real models beside ONNX Runtime
 	$(BIN)/python benchmarks/run.py

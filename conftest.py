@@ -26,6 +26,7 @@ def misfit() -> str:
     from ep_core.discovery.options import parse_options
     from ep_core.discovery.registry import registry
 
+    # Other providers' certificates are for devices that not every machine has.
     for name in {"cpu", "simulator"}.intersection(registry().available()):
         (info, distribution) = (registry().factory(name).info, registry().distribution(name))
         device = registry().status(name).devices[0]

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 import openvino
-from networks import Array, bert_base, perceptron, resnet50
 
 from ep_core import InferenceSession, SessionOptions
+from networks import Array, bert_base, perceptron, resnet50
 from table import print_table
 
 __all__ = ["main"]

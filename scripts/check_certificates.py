@@ -1,36 +1,57 @@
 """Holds the certificates in this repository fresh.
 
-Each provider that runs on any machine has one that fits its files as they are, made by a full run
-of the cases as they are. `make certify` renews them.
+Each provider has at least one. Each was made for the provider's files as they are, by a full run of
+the cases as they are. Those of providers that run anywhere fit the device that is here as well.
+`make certify` renews them.
 """
 
 from __future__ import annotations
 
 import sys
+from importlib.metadata import Distribution
 
 from ep_compliance.cases.case import Level
 from ep_compliance.running.collection import collect_jobs
 from ep_compliance.running.jobs import jobs_hash
-from ep_core.certificates.grants import CertificatePolicy, grants_for
-from ep_core.discovery.options import parse_options
+from ep_core.certificates.file import Certificate, read_certificate
+from ep_core.certificates.lookup import misfit_of, shipped_certificates
 from ep_core.discovery.registry import registry
+from ep_core.types import DeviceInfo
 
-PROVIDERS = ("cpu", "simulator")
+ANYWHERE = ("cpu", "simulator")
+ELSEWHERE = ("opencl", "openvino")
+"""Providers of devices that needn't be here; what they compute may depend on the processor."""
 
 
-def problem_of(provider: str, cases_hash: str) -> str:
-    """Why a provider's certificate isn't fresh, or nothing."""
-    factory = registry().factory(provider)
-    device = registry().status(provider).devices[0]
+def problems_of(provider: str, cases_hash: str) -> list[str]:
+    """What isn't fresh about a provider's certificates."""
     distribution = registry().distribution(provider)
-    options = parse_options(factory.info, {})
-    grants = grants_for(factory.info, distribution, device, options, CertificatePolicy.ENFORCE)
-    found = grants.certificate
-    if found is None:
-        return grants.reason
-    if found.level != Level.FULL.name.lower():
-        return f"it was made by a run of level {found.level!r}, not 'full'"
-    if found.cases_hash != cases_hash:
+    if distribution is None:
+        return ["its distribution isn't installed"]
+    found = [
+        (path.name, certificate)
+        for path in shipped_certificates(distribution)
+        if (certificate := read_certificate(path)).provider == provider
+    ]
+    if not found:
+        return ["there is none"]
+    told = [(name, problem_of(made, distribution, provider, cases_hash)) for name, made in found]
+    return [f"{name}: {problem}" for name, problem in told if problem]
+
+
+def problem_of(
+    certificate: Certificate, distribution: Distribution, provider: str, cases_hash: str
+) -> str:
+    """Why a certificate isn't fresh, or nothing."""
+    device = DeviceInfo(provider, "0", "any", fingerprint=certificate.device_fingerprint)
+    if provider in ANYWHERE:
+        device = registry().status(provider).devices[0]
+    misfit = misfit_of(certificate, distribution, device, certificate.options)
+    if misfit:
+        return misfit
+    if certificate.level != Level.FULL.name.lower():
+        return f"it was made by a run of level {certificate.level!r}, not 'full'"
+    if certificate.cases_hash != cases_hash:
         return "the kit's cases have changed since it was made"
     return ""
 
@@ -39,10 +60,11 @@ def main() -> int:
     """Print what is stale; the exit code says whether anything is."""
     # Before any provider is loaded; see collect_jobs.
     cases_hash = jobs_hash(collect_jobs(Level.FULL))
-    problems = {name: problem_of(name, cases_hash) for name in PROVIDERS}
-    for name, problem in problems.items():
-        sys.stdout.write(f"certificate of {name}: {problem or 'fresh'}\n")
-    stale = any(problems.values())
+    stale = False
+    for provider in (*ANYWHERE, *ELSEWHERE):
+        problems = problems_of(provider, cases_hash)
+        stale |= bool(problems)
+        sys.stdout.write(f"certificates of {provider}: {'; '.join(problems) or 'fresh'}\n")
     if stale:
         sys.stdout.write("`make certify` renews certificates\n")
     return int(stale)

@@ -95,6 +95,24 @@ def test_three_memories_in_one_model() -> None:
     assert providers == {"opencl", "simulator", "cpu"}
 
 
+@pytest.mark.skipif("'openvino' not in registry().available()", reason="requires: openvino")
+def test_two_vendors_and_the_cpu_in_one_model() -> None:
+    """Softmax on OpenVINO, products on OpenCL, strings on the CPU: copies are as predicted."""
+    feeds = mixed_feeds()
+    with open_session(mixed_model(), ["cpu"]) as right:
+        expected = right.run(None, feeds)
+    pins = {"op:Softmax": "openvino", "op:MatMul": "opencl", "op:Relu": "opencl"}
+    with open_session(mixed_model(), ["opencl", "openvino", "cpu"], pin=pins) as ours:
+        placement = ours.get_placement()
+        agree(ours.run(None, feeds), expected)
+        agree(ours.run(None, feeds), expected)
+    of = {node.op_type: node.provider for node in placement.nodes[""]}
+    assert (of["MatMul"], of["Softmax"], of["Cast"]) == ("opencl", "openvino", "cpu")
+    crossings = sorted((copy.value, copy.source == "cpu/host") for copy in placement.copies)
+    # Inputs and the determinant go up; what others read comes down, each once.
+    assert crossings == [("b", False), ("c", False), ("d", True), ("w", True), ("x", True)]
+
+
 def test_one_session_on_many_threads() -> None:
     feeds = mixed_feeds()
     failures: list[BaseException] = []

@@ -14,18 +14,30 @@ FACTORY = registry().factory("opencl")
 DEVICES = FACTORY.devices()
 OPTIONS = {name: spec.default for name, spec in FACTORY.info.options.items()}
 
+_chosen = list(DEVICES[:1])
+
 needs_device = pytest.mark.skipif(not DEVICES, reason=str(FACTORY.why_unavailable()))
 
 
+def choose(device):
+    """Have the next tests run on a device."""
+    _chosen[:] = [device]
+
+
+def chosen():
+    """The device that tests run on."""
+    return _chosen[0]
+
+
 def open_provider(**options):
-    return FACTORY.create(DEVICES[0], {**OPTIONS, **options})
+    return FACTORY.create(chosen(), {**OPTIONS, **options})
 
 
 def session(model, options=None):
     wanted = SessionOptions()
     wanted.disable_cpu_fallback = True
     wanted.certificate_policy = "off"
-    provider = ("opencl", options) if options else "opencl"
+    provider = ("opencl", {"device_id": chosen().id, **(options or {})})
     return InferenceSession(model.SerializeToString(), wanted, providers=[provider])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
-from opencl_harness import DEVICES, floats, needs_device, one_node, session
+from opencl_harness import chosen, floats, needs_device, one_node, session
 
 from ep_opencl.device import open_device
 
@@ -190,7 +190,7 @@ GPU_CASES = [
 @pytest.mark.parametrize("name", [*GPU_CASES, "large"])
 def test_the_kernels_for_gpus_give_the_same(name, monkeypatch):
     """They go through local memory, which every device has."""
-    monkeypatch.setattr(open_device(DEVICES[0].id), "is_cpu", False)
+    monkeypatch.setattr(open_device(chosen().id), "is_cpu", False)
     op_type, inputs, *rest = CASES.get(name) or ("MatMul", [floats(2, 70, 133), floats(133, 99)])
     opset = 23 if op_type == "Attention" else 21
     model, feeds = one_node(op_type, inputs, rest[0] if rest else {}, opset=opset)

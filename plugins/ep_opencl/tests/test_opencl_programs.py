@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyopencl as cl
 import pytest
-from opencl_harness import DEVICES, needs_device
+from opencl_harness import chosen, needs_device
 
 from ep_core.errors import CompileError
 from ep_opencl.device import open_device
@@ -20,7 +20,7 @@ def programs(tmp_path, monkeypatch):
     monkeypatch.setenv("EP_CACHE_DIR", str(tmp_path))
 
     def make(fingerprint="a"):
-        device = open_device(DEVICES[0].id)
+        device = open_device(chosen().id)
         return Programs(device.context, device.cl_device, fingerprint, "")
 
     return make

@@ -9,18 +9,35 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ep_core.contracts import FusedGroup, Support
+from ep_core.errors import EpError
 from ep_core.graph import Graph
 from ep_core.types import TensorType, ValueType
+from ep_opencl.epilogue import Epilogue, Lies, TakesEpilogue, lies
+from ep_opencl.expression import Expression
 from ep_opencl.kernels.elementwise import ELEMENTWISE, ElementwiseKernel
 from ep_sdk.lowering import Lowered, LoweredStep
 
-__all__ = ["fuse_elementwise", "fused_groups"]
+__all__ = ["fuse_elementwise", "fuse_epilogues", "fused_groups"]
 
 _MOST_INPUTS = 12
 _MOST_OPERATIONS = 32
 """Beyond these a kernel has more arguments, and more live values, than devices like."""
+
+_MOST_EXTRAS = 6
+"""Inputs of an epilogue, the sum among them."""
+
+_RANK_OF_MATRIX = 2
+
+_PRODUCTS = {"Conv": 1, "Gemm": -1, "MatMul": -1, "MatMulInteger": -1}
+"""Axes of the products that take epilogues."""
+
+_ALIGNED = frozenset({"BatchNormalization", "DequantizeLinear", "QuantizeLinear"})
+"""Operators whose operands don't broadcast from the last dimension on; offered for chains only."""
+
+Shape = tuple[Any, ...]
 
 
 def fuse_elementwise(lowered: Lowered) -> Lowered:
@@ -30,7 +47,7 @@ def fuse_elementwise(lowered: Lowered) -> Lowered:
 
 
 def fused_groups(graph: Graph, answers: Sequence[Support]) -> list[FusedGroup]:
-    """What `fuse_elementwise` will join, if the provider gets all of it.
+    """What will be joined into chains, and chains into products, if the provider gets all of it.
 
     A node goes into the group of its readers where they are all in one; so no path leaves a group
     and comes back.
@@ -53,20 +70,145 @@ def fused_groups(graph: Graph, answers: Sequence[Support]) -> list[FusedGroup]:
         last = graph.nodes[group].outputs[0]
         if _same_shape(graph.type_of(name), graph.type_of(last)):
             group_of[number] = group
-    return _groups(graph, group_of)
+    return _groups(graph, group_of, answers)
 
 
-def _groups(graph: Graph, group_of: Mapping[int, int]) -> list[FusedGroup]:
+def _groups(
+    graph: Graph, group_of: Mapping[int, int], answers: Sequence[Support]
+) -> list[FusedGroup]:
     members: dict[int, list[int]] = {}
     for number, group in sorted(group_of.items()):
         members.setdefault(group, []).append(number)
     found = []
     for numbers in members.values():
-        made = {name for number in numbers for name in graph.nodes[number].outputs}
-        read = {name for number in numbers for name in graph.nodes[number].inputs if name}
-        if 1 < len(numbers) <= _MOST_OPERATIONS and len(read - made) <= _MOST_INPUTS:
-            found.append(FusedGroup(tuple(numbers)))
+        if len(numbers) > _MOST_OPERATIONS or len(_read_by(graph, numbers)) > _MOST_INPUTS:
+            continue
+        product = [n for n in _product_before(graph, numbers) if answers[n].supported]
+        whole = [*product, *numbers]
+        if len(whole) > 1:
+            found.append(FusedGroup(tuple(sorted(whole))))
     return found
+
+
+def _read_by(graph: Graph, numbers: Sequence[int]) -> list[str]:
+    """What nodes read that none of them makes."""
+    made = {name for number in numbers for name in graph.nodes[number].outputs}
+    read = (name for number in numbers for name in graph.nodes[number].inputs if name)
+    return [name for name in dict.fromkeys(read) if name not in made]
+
+
+def _product_before(graph: Graph, numbers: Sequence[int]) -> list[int]:
+    """The product whose epilogue a group will be, if there is one."""
+    nodes = graph.nodes
+    if any(nodes[number].op_type in _ALIGNED for number in numbers):
+        return []
+    names = _read_by(graph, numbers)
+    result = _known_shape(graph.type_of(nodes[numbers[-1]].outputs[0]))
+    shapes = {name: _known_shape(graph.type_of(name)) for name in names}
+    if not result or None in shapes.values() or len(names) > _MOST_EXTRAS:
+        return []
+    for name in names:
+        number = graph.producers.get(name)
+        if number is None or name in graph.output_names or shapes[name] != result:
+            continue
+        node = nodes[number]
+        axis = _PRODUCTS.get(node.op_type) if not node.domain else None
+        if axis is None or not set(graph.consumers[name]) <= set(numbers):
+            continue
+        second = _known_shape(graph.type_of(node.inputs[1]))
+        if second is None or len(second) < _RANK_OF_MATRIX:
+            continue
+        others = [shape for other, shape in shapes.items() if other != name and shape is not None]
+        if all(lies(shape, result, axis) for shape in others):
+            return [number]
+    return []
+
+
+def fuse_epilogues(lowered: Lowered) -> Lowered:
+    """Return the same work with elementwise steps in the tails of the products that they follow."""
+    readers = Counter(slot for step in lowered.steps for slot in dict.fromkeys(step.inputs))
+    makers: dict[int, int] = {}
+    steps: list[LoweredStep | None] = []
+    for step in lowered.steps:
+        kept = step
+        if isinstance(step.kernel, ElementwiseKernel):
+            for source in dict.fromkeys(step.inputs):
+                place = makers.get(source)
+                if place is None or source in lowered.outputs or readers[source] != 1:
+                    continue
+                merged = _in_tail(lowered.types, step, source, steps[place])
+                if merged is not None:
+                    steps[place] = None
+                    kept = merged
+                    break
+        elif isinstance(step.kernel, TakesEpilogue) and len(step.outputs) == 1:
+            makers[step.outputs[0]] = len(steps)
+        steps.append(kept)
+    left = [step for step in steps if step is not None]
+    return lowered.with_steps(left) if len(left) < len(steps) else lowered
+
+
+def _in_tail(
+    types: Sequence[ValueType | None],
+    step: LoweredStep,
+    source: int,
+    producer: LoweredStep | None,
+) -> LoweredStep | None:
+    """An elementwise step as the epilogue of the product that makes one of its inputs."""
+    kernel = step.kernel
+    assert isinstance(kernel, ElementwiseKernel)
+    if producer is None or not isinstance(producer.kernel, TakesEpilogue):
+        return None
+    slots = [step.inputs[position] for position in kernel.positions]
+    if source not in slots:
+        return None
+    expression, sources = kernel.expression.with_inputs_merged(slots)
+    number = sources.index(source)
+    shapes = [_known_shape(types[slot]) for slot in sources]
+    others = tuple(slot for slot in sources if slot != source)
+    axis = producer.kernel.axis
+    how = _how_operands_lie(expression, number, shapes, axis)
+    is_alike = expression.inputs[number] is producer.kernel.gives
+    if how is None or not is_alike or _is_vector_product(types, producer):
+        return None
+    epilogue = Epilogue(expression, number, how, axis)
+    return replace(
+        step,
+        kernel=producer.kernel.with_epilogue(epilogue, len(producer.inputs)),
+        inputs=(*producer.inputs, *others),
+    )
+
+
+def _how_operands_lie(
+    expression: Expression, number: int, shapes: Sequence[Shape | None], axis: int
+) -> tuple[Lies, ...] | None:
+    """How the operands beside the sum lie along it; None if one lies in another way."""
+    if any(shape is None for shape in shapes) or len(shapes) > _MOST_EXTRAS:
+        return None
+    known = [shape for shape in shapes if shape is not None]
+    moves = any(align is not None for item in expression.operations for align in item.aligns)
+    if moves and any(isinstance(length, str) for shape in known for length in shape):
+        return None
+    try:
+        result, aligned = expression.shapes_of(known)
+    except EpError:
+        return None
+    if result != known[number] or not result:
+        return None
+    found = [lies(item, result, axis) for n, item in enumerate(aligned) if n != number]
+    return None if None in found else tuple(item for item in found if item is not None)
+
+
+def _known_shape(kind: ValueType | None) -> Shape | None:
+    """Lengths, some of which may be names; None if there is one that nobody knows."""
+    shape = kind.shape if isinstance(kind, TensorType) else None
+    return None if shape is None or None in shape else tuple(shape)
+
+
+def _is_vector_product(types: Sequence[ValueType | None], step: LoweredStep) -> bool:
+    """A product with a vector has no columns in its result."""
+    shape = _known_shape(types[step.inputs[1]])
+    return shape is None or len(shape) < _RANK_OF_MATRIX
 
 
 class _Fuser:

@@ -24,7 +24,7 @@ from ep_core.graph import Graph, Node, Subgraph
 from ep_core.types import DataType, DeviceInfo, MemoryInfo, TensorType
 from ep_opencl import kernels
 from ep_opencl.device import open_device
-from ep_opencl.fusing import fuse_elementwise, fused_groups
+from ep_opencl.fusing import fuse_elementwise, fuse_epilogues, fused_groups
 from ep_opencl.launch import TABLE
 from ep_opencl.memory import MemoryPool, OpenCLBuffer
 from ep_opencl.rehearsal import rehearse
@@ -146,7 +146,7 @@ class OpenCLProvider(KernelProvider):
         try:
             lowered = lower(subgraph, find)
             if self.options["fuse"]:
-                lowered = fuse_elementwise(lowered)
+                lowered = fuse_epilogues(fuse_elementwise(lowered))
             lowered = rehearse(lowered, self._pool)
             program = StreamProgram(
                 lowered, self, on_close=lambda item: self._forget_partition(item, held)

@@ -42,6 +42,10 @@ class Geometry:
         sides = zip(self.before, self.input, self.after, strict=True)
         return tuple(front + length + back for front, length, back in sides)
 
+    def result_shape(self, x: Shape, filters: int) -> Shape:
+        """Shape of what comes out, from that of the input and the number of output channels."""
+        return (x[0], filters, *self.output[MOST_SPATIAL - (len(x) - 2) :])
+
     def arguments(self) -> list[Any]:
         """Kernel arguments: input, output, window, strides, dilations, pads in front."""
         items = (self.input, self.output, self.window, self.strides, self.dilations, self.before)

@@ -1,4 +1,4 @@
-"""Old versions of operators in terms of newer ones, where OpenVINO's reader takes them for the same.
+"""Old versions of operators in other words, where OpenVINO's reader takes them for newer ones.
 
 The rewritten nodes give the same values under the same names; nothing else of a graph changes.
 """

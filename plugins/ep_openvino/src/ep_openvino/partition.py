@@ -113,12 +113,13 @@ class OpenVinoPartition:
         except IndexError:
             request = self._new_request()
         try:
-            request.run(inputs, outputs)
+            if self._profile is None:
+                request.run(inputs, outputs)
+            else:
+                self._run_timed(request, inputs, outputs, self._profile)
         except Exception as error:
             # The request may be in any state; it isn't used again.
             raise translated(error, f"{self._label} failed", RunError) from error
-        if self._profile is not None:
-            self._tell(request)
         self._idle.append(request)
 
     def _new_request(self) -> Request:
@@ -135,10 +136,16 @@ class OpenVinoPartition:
         self._take(compiled)
         self._profile = _Profile(record, NodeNames(self.subgraph, compiled))
 
-    def _tell(self, request: Request) -> None:
-        profile = self._profile
-        assert profile is not None
-        for timed in node_times(request, profile.names, time.perf_counter_ns()):
+    def _run_timed(
+        self,
+        request: Request,
+        inputs: Sequence[Value],
+        outputs: MutableSequence[Value | None],
+        profile: _Profile,
+    ) -> None:
+        begin = time.perf_counter_ns()
+        request.run(inputs, outputs)
+        for timed in node_times(request, profile.names, begin, time.perf_counter_ns()):
             profile.record(timed)
 
     def close(self) -> None:

@@ -64,8 +64,14 @@ def _told(operator: Any, key: str) -> Any:
     return info[key].value if key in info else ""
 
 
-def node_times(request: Request, names: NodeNames, end_ns: int) -> Iterator[NodeTime]:
-    """Yield the times of the nodes of the run that has just ended, at `end_ns`."""
+def node_times(
+    request: Request, names: NodeNames, begin_ns: int, end_ns: int
+) -> Iterator[NodeTime]:
+    """Yield the times of the nodes of the run that has just been, between two moments.
+
+    OpenVINO's times are rounded up to microseconds; together they may exceed the run, and are then
+    shortened alike.
+    """
     spent: list[tuple[str, str, int]] = []
     for item in request.raw.get_profiling_info():
         nanoseconds = round(item.real_time.total_seconds() * 1e9)
@@ -73,7 +79,10 @@ def node_times(request: Request, names: NodeNames, end_ns: int) -> Iterator[Node
             node = names.node_of(item.node_name)
             label = (item.node_name, item.node_type) if node is None else (node.name, node.op_type)
             spent.append((*label, nanoseconds))
-    start = end_ns - sum(duration for _, _, duration in spent)
+    total = sum(duration for _, _, duration in spent)
+    part = min(1.0, (end_ns - begin_ns) / total) if total else 1.0
+    passed = 0
     for name, op_type, duration in spent:
-        yield NodeTime(name, op_type, start, start + duration)
-        start += duration
+        start = begin_ns + int(passed * part)
+        passed += duration
+        yield NodeTime(name, op_type, start, begin_ns + int(passed * part))

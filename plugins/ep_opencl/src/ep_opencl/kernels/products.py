@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,7 @@ import numpy as np
 from ep_core.errors import RunError
 from ep_core.types import DataType
 from ep_opencl.elements import ELEMENTS, FLOATS
+from ep_opencl.epilogue import Epilogue
 from ep_opencl.expression import literal
 from ep_opencl.launch import TABLE, Bench, Shape
 from ep_opencl.memory import OpenCLBuffer
@@ -50,6 +54,12 @@ class Multiplier:
         self._turn_b = turn_b
         self._weight = self._pack_weight(weight)
 
+    def with_product(self, product: Product) -> Multiplier:
+        """The same operands, and the same packed weight, for another tail."""
+        other = copy.copy(self)
+        other._product = product
+        return other
+
     def __call__(
         self,
         stream: OpenCLStream,
@@ -59,9 +69,18 @@ class Multiplier:
         out: OpenCLBuffer | None,
         arguments: tuple[Any, ...] = (),
         pack_arguments: tuple[Any, ...] = (),
+        more: Callable[[Shape], tuple[Any, ...]] | None = None,
     ) -> OpenCLBuffer:
-        """Multiply; `arguments` are those of the product's tail."""
+        """Multiply.
+
+        Args:
+            arguments: those of the product's tail.
+            pack_arguments: those of its packing.
+            more: gives further arguments of the tail from the result's shape.
+        """
         left, right, shape, stack = _fit(a.shape, b.shape, self._turn_a, self._turn_b)
+        if more is not None:
+            arguments += more(shape)
         rows, depth = left.lengths
         columns = right.lengths[1]
         if right.is_single and left.is_dense and not self._turn_a:
@@ -185,55 +204,100 @@ def _constant(node: KernelNode, position: int) -> np.ndarray[Any, Any] | None:
     return node.constants[position] if node.has_input(position) else None
 
 
-@TABLE.kernel("MatMul", types={"T": _TYPES}, writes_out=True)
-def _matmul(node: KernelNode) -> Kernel:
-    bench = Bench(node)
-    dtype = node.input_dtype(0)
-    assert dtype is not None
-    product = Product(bench, dtype, dtype, dtype, dtype)
-    multiply = Multiplier(bench, product, weight=_constant(node, 1))
+class _ProductKernel:
+    """MatMul, Gemm and MatMulInteger; meets `TakesEpilogue`.
 
-    def matmul(
+    Args:
+        bench: of the node.
+        types: of both operands and of the sums.
+        tail: what happens to sums.
+        operands: as `Multiplier` takes them, by name.
+        arguments_of: from the node's inputs after the operands to arguments of tail and packing.
+    """
+
+    axis = -1
+
+    def __init__(
+        self,
+        bench: Bench,
+        types: tuple[DataType, DataType, DataType],
+        tail: Tail,
+        arguments_of: _ArgumentsOf,
+        **operands: Any,
+    ) -> None:
+        self.gives = types[2]
+        self._bench = bench
+        self._types = types
+        self._tail = tail
+        self._arguments_of = arguments_of
+        self._result = self.gives
+        self._epilogue: Epilogue | None = None
+        self._inputs = len(bench.node.node.inputs)
+        product = Product(bench, *types[:2], self._result, types[2], tail)
+        self._multiply = Multiplier(bench, product, **operands)
+
+    def with_epilogue(self, epilogue: Epilogue, inputs: int) -> _ProductKernel:
+        """See `TakesEpilogue`."""
+        tail = epilogue.added_to(self._tail, "n")
+        a, b, total = self._types
+        other = copy.copy(self)
+        other._epilogue = epilogue
+        other._inputs = inputs
+        other._result = epilogue.result
+        product = Product(self._bench, a, b, epilogue.result, total, tail)
+        other._multiply = self._multiply.with_product(product)
+        return other
+
+    def __call__(
+        self,
         stream: OpenCLStream,
         a: OpenCLBuffer,
         b: OpenCLBuffer,
-        *,
+        *others: OpenCLBuffer | None,
         out: OpenCLBuffer | None = None,
     ) -> OpenCLBuffer:
-        return multiply(stream, a, b, dtype, out)
+        if self._bench.node.node.op_type == "Gemm" and (len(a.shape) != 2 or len(b.shape) != 2):
+            raise RunError("Gemm takes matrices", got=f"{list(a.shape)} and {list(b.shape)}")
+        own, extras = others[: self._inputs - 2], others[self._inputs - 2 :]
+        arguments, packing = self._arguments_of(own)
+        more = None
+        if self._epilogue is not None:
+            more = partial(self._epilogue.arguments, extras)
+        return self._multiply(stream, a, b, self._result, out, arguments, packing, more)
 
-    return matmul
+
+_Arguments = tuple[Any, ...]
+_ArgumentsOf = Callable[[Sequence[OpenCLBuffer | None]], tuple[_Arguments, _Arguments]]
+
+
+@TABLE.kernel("MatMul", types={"T": _TYPES}, writes_out=True)
+def _matmul(node: KernelNode) -> Kernel:
+    dtype = node.input_dtype(0)
+    assert dtype is not None
+    weight = _constant(node, 1)
+    return _ProductKernel(
+        Bench(node), (dtype,) * 3, NO_TAIL, lambda others: ((), ()), weight=weight
+    )
 
 
 @TABLE.kernel("Gemm", since=7, types={"T": _TYPES}, writes_out=True)
 def _gemm(node: KernelNode) -> Kernel:
-    bench = Bench(node)
     dtype = node.input_dtype(0)
     assert dtype is not None
-    multiply = Multiplier(
-        bench,
-        Product(bench, dtype, dtype, dtype, dtype, _gemm_tail(node, dtype)),
+
+    def arguments_of(others: Sequence[OpenCLBuffer | None]) -> tuple[_Arguments, _Arguments]:
+        bias = others[0] if others else None
+        return (() if bias is None else (bias.cl_buffer, *_bias_steps(bias.shape))), ()
+
+    return _ProductKernel(
+        Bench(node),
+        (dtype,) * 3,
+        _gemm_tail(node, dtype),
+        arguments_of,
         turn_a=bool(node.attr("transA", 0)),
         turn_b=bool(node.attr("transB", 0)),
         weight=_constant(node, 1),
     )
-
-    def gemm(
-        stream: OpenCLStream,
-        a: OpenCLBuffer,
-        b: OpenCLBuffer,
-        c: OpenCLBuffer | None = None,
-        *,
-        out: OpenCLBuffer | None = None,
-    ) -> OpenCLBuffer:
-        if len(a.shape) != 2 or len(b.shape) != 2:
-            raise RunError("Gemm takes matrices", got=f"{list(a.shape)} and {list(b.shape)}")
-        arguments: tuple[Any, ...] = ()
-        if c is not None:
-            arguments = (c.cl_buffer, *_bias_steps(c.shape))
-        return multiply(stream, a, b, dtype, out, arguments)
-
-    return gemm
 
 
 def _gemm_tail(node: KernelNode, dtype: DataType) -> Tail:
@@ -270,29 +334,18 @@ def _bias_steps(shape: Shape) -> tuple[Any, Any]:
 @TABLE.kernel("MatMulInteger", since=10, types={0: _BYTES, 1: _BYTES}, writes_out=True)
 def _matmul_integer(node: KernelNode) -> Kernel:
     """Zero points are one, one per row of A, or one per column of B."""
-    bench = Bench(node)
     a_type, b_type = node.input_dtype(0), node.input_dtype(1)
     assert a_type is not None
     assert b_type is not None
     has_a, has_b = node.has_input(2), node.has_input(3)
     tail = zero_point_tail(a_type if has_a else None, b_type if has_b else None)
-    product = Product(bench, a_type, b_type, DataType.INT32, DataType.INT32, tail)
-    multiply = Multiplier(bench, product)
 
-    def matmul(
-        stream: OpenCLStream,
-        a: OpenCLBuffer,
-        b: OpenCLBuffer,
-        a_zero: OpenCLBuffer | None = None,
-        b_zero: OpenCLBuffer | None = None,
-        *,
-        out: OpenCLBuffer | None = None,
-    ) -> OpenCLBuffer:
-        of_a = zero_point_arguments(a_zero)
-        of_b = zero_point_arguments(b_zero)
-        return multiply(stream, a, b, DataType.INT32, out, (*of_a, *of_b), of_b)
+    def arguments_of(others: Sequence[OpenCLBuffer | None]) -> tuple[_Arguments, _Arguments]:
+        of_a = zero_point_arguments(others[0] if others else None)
+        of_b = zero_point_arguments(others[1] if len(others) > 1 else None)
+        return (*of_a, *of_b), of_b
 
-    return matmul
+    return _ProductKernel(Bench(node), (a_type, b_type, DataType.INT32), tail, arguments_of)
 
 
 def zero_point_tail(a: DataType | None, b: DataType | None) -> Tail:
