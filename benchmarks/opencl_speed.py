@@ -3,13 +3,17 @@
     python benchmarks/opencl_speed.py
 
 Products are compared with numpy's BLAS on the same machine, which only says something where the
-device is a processor; elementwise chains with the device's own copy of as many bytes.
+device is a processor; elementwise chains with the device's own copy of as many bytes; whole
+networks with the device's roofline: for each step the longer of its multiplications at the speed of
+the product, and its bytes, read and written once, at the speed of the copy. Both sides of a ratio
+are measured in turns, and the best of each counts.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +23,10 @@ import pyopencl as cl
 from ep_core.discovery.registry import registry
 from ep_core.graph import Subgraph
 from ep_core.loading.load import load_model
-from ep_core.types import DataType
+from ep_core.types import DataType, TensorType
+from ep_opencl.epilogue import TakesEpilogue
+from ep_sdk.footprint import bytes_of
+from networks import bert_base, resnet50
 
 ROUNDS = 15
 SIZE = 1024
@@ -40,41 +47,68 @@ g (float[{ELEMENTS}] x) => (float[{ELEMENTS}] y) {{
 """
 
 
-def best(work: Callable[[], Any]) -> float:
-    """Seconds of the fastest of some runs."""
-    work()
-    times = []
-    for _ in range(ROUNDS):
-        begin = time.perf_counter()
+def best_in_turns(*works: Callable[[], Any]) -> list[float]:
+    """Seconds of the fastest run of each, taken in turns."""
+    for work in works:
         work()
-        times.append(time.perf_counter() - begin)
-    return min(times)
+    times = [math.inf] * len(works)
+    for _ in range(ROUNDS):
+        for number, work in enumerate(works):
+            begin = time.perf_counter()
+            work()
+            times[number] = min(times[number], time.perf_counter() - begin)
+    return times
 
 
-def on_device(provider: Any, text: str, shapes: list[tuple[int, ...]]) -> float:
-    """Seconds of one run of a model whose inputs lie on the device."""
-    graph = load_model(onnx.parser.parse_model(text).SerializeToString()).graph
-    program = provider.compile(Subgraph.cut(graph, range(len(graph.nodes))))
-    stream = provider.create_stream()
-    inputs = [provider.allocator.allocate(shape, DataType.FLOAT) for shape in shapes]
-    for buffer in inputs:
-        values = np.ones(buffer.shape, np.float32)
-        provider.data_transfer.copy(values, buffer, None)
+class OnDevice:
+    """A model whose inputs lie on the device, and whose outputs stay there; calling it runs it."""
 
-    def run() -> None:
-        outputs: list[Any] = [None]
-        program.run(inputs, outputs, stream)
-        stream.synchronize()
-        provider.allocator.release(outputs[0], stream)
+    def __init__(self, provider: Any, model: bytes, feeds: Sequence[np.ndarray[Any, Any]]) -> None:
+        graph = load_model(model).graph
+        self._provider = provider
+        self._stream = provider.create_stream()
+        self.program = provider.compile(Subgraph.cut(graph, range(len(graph.nodes))))
+        self._inputs = []
+        for feed in feeds:
+            buffer = provider.allocator.allocate(feed.shape, DataType.from_numpy(feed.dtype))
+            provider.data_transfer.copy(feed, buffer, None)
+            self._inputs.append(buffer)
 
-    seconds = best(run)
-    for buffer in inputs:
-        provider.allocator.release(buffer)
-    return seconds
+    def __call__(self) -> None:
+        """Run, and wait."""
+        outputs: list[Any] = [None] * len(self.program.accepts_outputs)
+        self.program.run(self._inputs, outputs, self._stream)
+        self._stream.synchronize()
+        for buffer in outputs:
+            self._provider.allocator.release(buffer, self._stream)
+
+    def roofline(self, operations: float, moved: float) -> float:
+        """Seconds that it takes at least, at so many operations and bytes a second."""
+        lowered = self.program.footprint.lowered
+        seconds = 0.0
+        for step in lowered.steps:
+            if step.aliases:
+                continue
+            touched = {slot for slot in (*step.inputs, *step.outputs) if slot > 0}
+            nbytes = sum(bytes_of(lowered.types[slot]) or 0 for slot in touched)
+            work = self._operations(step)
+            seconds += max(work / operations, nbytes / moved)
+        return seconds
+
+    def _operations(self, step: Any) -> int:
+        """Multiplications and additions of a product; the rest is memory."""
+        lowered = self.program.footprint.lowered
+        kinds = [lowered.types[slot] for slot in (*step.inputs[:2], step.outputs[0])]
+        shapes = [kind.static_shape for kind in kinds if isinstance(kind, TensorType)]
+        if not isinstance(step.kernel, TakesEpilogue) or len(shapes) < len(kinds):
+            return 0
+        x, weight, result = (shape or () for shape in shapes)
+        depth = math.prod(weight[1:]) if step.kernel.axis == 1 else math.prod(x[-1:])
+        return 2 * math.prod(result) * depth
 
 
-def copy_seconds(provider: Any) -> float:
-    """Seconds of the device's own copy of `ELEMENTS` floats."""
+def copier(provider: Any) -> Callable[[], None]:
+    """The device's own copy of `ELEMENTS` floats."""
     stream = provider.create_stream()
     source, target = (
         cl.Buffer(provider.opened.context, cl.mem_flags.READ_WRITE, 4 * ELEMENTS) for _ in range(2)
@@ -85,7 +119,7 @@ def copy_seconds(provider: Any) -> float:
         cl.enqueue_copy(stream.queue, target, source)
         stream.synchronize()
 
-    return best(copy)
+    return copy
 
 
 def main() -> None:
@@ -95,17 +129,33 @@ def main() -> None:
     options = {name: spec.default for name, spec in factory.info.options.items()}
     provider = factory.create(device, options)
     print(device.fingerprint)
-    operations = 2 * SIZE**3
-    ours = on_device(provider, PRODUCT, [(SIZE, SIZE)] * 2)
     matrix = np.ones((SIZE, SIZE), np.float32)
-    blas = best(lambda: matrix @ matrix)
-    print(f"product of {SIZE} x {SIZE} floats, both on the device: {operations / ours / 1e9:.0f}")
-    print(f"  numpy's BLAS, GFLOP/s: {operations / blas / 1e9:.0f}; ratio {blas / ours:.2f}")
-    chain, copy = on_device(provider, CHAIN, [(ELEMENTS,)]), copy_seconds(provider)
-    moved = 8 * ELEMENTS
-    print(f"chain of four operators, GB/s read and written: {moved / chain / 1e9:.1f}")
-    print(f"  copy of as many bytes: {moved / copy / 1e9:.1f}; ratio {copy / chain:.2f}")
+    product = OnDevice(provider, parsed(PRODUCT), [matrix, matrix])
+    ours, blas = best_in_turns(product, lambda: matrix @ matrix)
+    peak = 2 * SIZE**3 / min(ours, blas)
+    print(f"product of {SIZE} x {SIZE} floats, GFLOP/s: {2 * SIZE**3 / ours / 1e9:.0f}")
+    print(f"  numpy's BLAS: {2 * SIZE**3 / blas / 1e9:.0f}; ratio {blas / ours:.2f}")
+    values = np.ones(ELEMENTS, np.float32)
+    chain, copy = best_in_turns(OnDevice(provider, parsed(CHAIN), [values]), copier(provider))
+    bandwidth = 8 * ELEMENTS / copy
+    print(f"chain of four operators, GB/s read and written: {8 * ELEMENTS / chain / 1e9:.1f}")
+    print(f"  copy of as many bytes: {bandwidth / 1e9:.1f}; ratio {copy / chain:.2f}")
+    for name, network in (("ResNet-50", resnet50), ("BERT-base, 128 words", bert_base)):
+        model, feeds = network()
+        running = OnDevice(provider, model, list(feeds.values()))
+        seconds, again, copy = best_in_turns(running, product, copier(provider))
+        peak = max(peak, 2 * SIZE**3 / again)
+        bandwidth = max(bandwidth, 8 * ELEMENTS / copy)
+        bound = running.roofline(peak, bandwidth)
+        launches = len(running.program.footprint.lowered.steps)
+        print(f"{name}, ms: {seconds * 1e3:.0f}, in {launches} steps")
+        print(f"  roofline: {bound * 1e3:.0f}; ratio {bound / seconds:.2f}")
     provider.close()
+
+
+def parsed(text: str) -> bytes:
+    """A model from its text."""
+    return bytes(onnx.parser.parse_model(text).SerializeToString())
 
 
 if __name__ == "__main__":

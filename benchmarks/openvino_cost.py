@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import openvino
 
-from ep_core import InferenceSession, SessionOptions
+from ep_core import CertificatePolicy, InferenceSession, SessionOptions
 from networks import Array, bert_base, perceptron, resnet50
 from table import print_table
 
@@ -65,7 +65,7 @@ def native_call(compiled: Any, feeds: Mapping[str, Array]) -> Callable[[], Array
 def session(model: bytes, hint: str = "latency", cache: str = "") -> InferenceSession:
     """Open a session whose nodes all go to OpenVINO."""
     options = SessionOptions()
-    options.certificate_policy = "off"
+    options.certificate_policy = CertificatePolicy.OFF
     options.disable_cpu_fallback = True
     if cache:
         options.cache_dir = cache
@@ -101,7 +101,8 @@ def compare_runs(name: str) -> tuple[str, ...]:
 def compare_starts(name: str) -> tuple[str, ...]:
     """One row: a session that compiles, and one that finds what another compiled."""
     model, _ = NETWORKS[name]()
-    first, second = [], []
+    first: list[float] = []
+    second: list[float] = []
     for _ in range(STARTS):
         with tempfile.TemporaryDirectory() as folder:
             for times in (first, second):

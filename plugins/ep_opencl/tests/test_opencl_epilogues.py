@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx.parser
 import pytest
-from opencl_harness import floats, needs_device, open_provider, session
+from opencl_harness import chosen, floats, needs_device, open_provider, session
 
 from ep_core.errors import RunError
 from ep_core.graph import Subgraph
@@ -19,7 +19,7 @@ g (TYPE[2,8,8,8] x, TYPE[8,CHANNELS,3,3] w, TYPE[8] b, TYPE[2,8,SIDE,SIDE] r, TY
     => (TYPE[2,8,SIDE,SIDE] y) {
     k = Conv <pads = [1,1,1,1], MORE> (x, w, b)
     q = Mul (k, c)
-    s = Sigmoid (q)
+    s = Abs (q)
     m = Mul (s, q)
     a = Add (m, r)
     y = Relu (a)
@@ -29,7 +29,7 @@ DENSE = """<ir_version: 9, opset_import: ["" : 20]>
 g (TYPE[2,3,40] x, TYPE[40,33] w, TYPE[33] b, TYPE[2,3,33] r) => (TYPE[2,3,33] y) {
     k = MatMul (x, w)
     q = Add (k, b)
-    s = Gelu (q)
+    s = LeakyRelu (q)
     y = Add (s, r)
 }"""
 
@@ -105,6 +105,13 @@ def test_products_of_bytes():
         "f": np.float32(0.3),
     }
     check(BYTES, feeds)
+
+
+def test_functions_stay_outside_on_processors():
+    model = onnx.parser.parse_model(DENSE.replace("TYPE", "float").replace("LeakyRelu", "Gelu"))
+    assert steps_and_groups(model) == (
+        (2, [(1, 2, 3)]) if chosen().kind == "cpu" else (1, [(0, 1, 2, 3)])
+    )
 
 
 def test_what_others_read_too_is_stored():

@@ -138,6 +138,11 @@ CASES = {
     ),
     "quantize by the data": ("DynamicQuantizeLinear", [floats(7, 9)]),
     "range": ("Range", [scale(1), scale(200), scale(1.5)]),
+    "positions of maxima": (
+        "MaxPool",
+        [floats(2, 3, 7, 9)],
+        {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 1, 0, 0]},
+    ),
     "attention": (
         "Attention",
         [floats(2, 4, 10, 16), floats(2, 2, 13, 16), floats(2, 2, 13, 8), floats(10, 13)],
@@ -149,7 +154,7 @@ CASES = {
         {"q_num_heads": 4, "kv_num_heads": 2, "scale": 0.3},
     ),
 }
-OUTPUTS = {"TopK": 2, "DynamicQuantizeLinear": 3}
+OUTPUTS = {"top k": 2, "quantize by the data": 3, "positions of maxima": 2}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -157,9 +162,7 @@ def test_like_the_reference(name):
     op_type, inputs, *rest = CASES[name]
     attributes = rest[0] if rest else {}
     opset = 23 if op_type == "Attention" else 21
-    model, feeds = one_node(
-        op_type, inputs, attributes, opset=opset, outputs=OUTPUTS.get(op_type, 1)
-    )
+    model, feeds = one_node(op_type, inputs, attributes, opset=opset, outputs=OUTPUTS.get(name, 1))
     with session(model) as running:
         found = running.run(None, feeds)
     expected = ReferenceEvaluator(model).run(None, feeds)

@@ -38,7 +38,10 @@ INFO = ProviderInfo(
             True, "keep compiled kernels in the user's cache folder", as_bool, artifacts=False
         ),
         "fuse": OptionSpec(
-            True, "compute chains of elementwise operators in one kernel", as_bool, artifacts=False
+            True,
+            "compute chains of elementwise operators in one kernel, also behind a product",
+            as_bool,
+            artifacts=False,
         ),
         "tune": OptionSpec(
             True,

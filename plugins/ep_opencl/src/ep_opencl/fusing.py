@@ -1,11 +1,13 @@
 """Chains of elementwise operators become one kernel: nothing between them goes through memory.
 
 A producer goes into its reader where nobody else reads it and both have the same static shape, so
-that nothing is computed twice. Works on lowered steps, whose kernels say what they compute.
+that nothing is computed twice. A chain goes into the tail of the product that it follows; see
+`epilogue.py`. Works on lowered steps, whose kernels say what they compute.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,6 +39,16 @@ _PRODUCTS = {"Conv": 1, "Gemm": -1, "MatMul": -1, "MatMulInteger": -1}
 _ALIGNED = frozenset({"BatchNormalization", "DequantizeLinear", "QuantizeLinear"})
 """Operators whose operands don't broadcast from the last dimension on; offered for chains only."""
 
+_CALLS = re.compile(r"\b(?!fabs|fmax|fmin|rint|COMPUTED|LARGER|SMALLER)[a-z]\w*\(|/")
+"""A call of a function, or a division, in a formula."""
+
+_CHEAP = frozenset(
+    {"Abs", "Add", "Cast", "Clip", "LeakyRelu", "Max", "Min", "Mul", "Neg", "Relu", "Sub"}
+)
+"""Operators that are worth computing in a tail on a processor. There a product is one work-item for
+a whole tile, and what calls a function for each element is faster in a kernel of its own, which the
+driver turns into vectors."""
+
 Shape = tuple[Any, ...]
 
 
@@ -46,7 +58,9 @@ def fuse_elementwise(lowered: Lowered) -> Lowered:
     return lowered.with_steps(steps) if len(steps) < len(lowered.steps) else lowered
 
 
-def fused_groups(graph: Graph, answers: Sequence[Support]) -> list[FusedGroup]:
+def fused_groups(
+    graph: Graph, answers: Sequence[Support], *, is_cpu: bool = False
+) -> list[FusedGroup]:
     """What will be joined into chains, and chains into products, if the provider gets all of it.
 
     A node goes into the group of its readers where they are all in one; so no path leaves a group
@@ -70,11 +84,11 @@ def fused_groups(graph: Graph, answers: Sequence[Support]) -> list[FusedGroup]:
         last = graph.nodes[group].outputs[0]
         if _same_shape(graph.type_of(name), graph.type_of(last)):
             group_of[number] = group
-    return _groups(graph, group_of, answers)
+    return _groups(graph, group_of, answers, is_cpu)
 
 
 def _groups(
-    graph: Graph, group_of: Mapping[int, int], answers: Sequence[Support]
+    graph: Graph, group_of: Mapping[int, int], answers: Sequence[Support], is_cpu: bool
 ) -> list[FusedGroup]:
     members: dict[int, list[int]] = {}
     for number, group in sorted(group_of.items()):
@@ -83,7 +97,9 @@ def _groups(
     for numbers in members.values():
         if len(numbers) > _MOST_OPERATIONS or len(_read_by(graph, numbers)) > _MOST_INPUTS:
             continue
-        product = [n for n in _product_before(graph, numbers) if answers[n].supported]
+        suits = not is_cpu or all(graph.nodes[n].op_type in _CHEAP for n in numbers)
+        before = _product_before(graph, numbers) if suits else []
+        product = [n for n in before if answers[n].supported]
         whole = [*product, *numbers]
         if len(whole) > 1:
             found.append(FusedGroup(tuple(sorted(whole))))
@@ -160,7 +176,7 @@ def _in_tail(
     if producer is None or not isinstance(producer.kernel, TakesEpilogue):
         return None
     slots = [step.inputs[position] for position in kernel.positions]
-    if source not in slots:
+    if source not in slots or not _suits_tail(kernel):
         return None
     expression, sources = kernel.expression.with_inputs_merged(slots)
     number = sources.index(source)
@@ -177,6 +193,12 @@ def _in_tail(
         kernel=producer.kernel.with_epilogue(epilogue, len(producer.inputs)),
         inputs=(*producer.inputs, *others),
     )
+
+
+def _suits_tail(kernel: ElementwiseKernel) -> bool:
+    if not kernel.bench.device.is_cpu:
+        return True
+    return all(not _CALLS.search(item.text) for item in kernel.expression.operations)
 
 
 def _how_operands_lie(

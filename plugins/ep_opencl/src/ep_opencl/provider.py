@@ -123,8 +123,10 @@ class OpenCLProvider(KernelProvider):
         return super().find_row(kernel_node)
 
     def fused_groups(self, graph: Graph, answers: Sequence[Support]) -> Sequence[FusedGroup]:
-        """Chains of elementwise operators."""
-        return fused_groups(graph, answers) if self.options["fuse"] else ()
+        """Chains of elementwise operators, and products with chains in their tails."""
+        if not self.options["fuse"]:
+            return ()
+        return fused_groups(graph, answers, is_cpu=self.opened.is_cpu)
 
     def compile(self, subgraph: Subgraph) -> CompiledPartition:
         """Make the kernels of a subgraph, join chains, and build what shapes are known for.

@@ -1,6 +1,8 @@
 // Pools over up to three spatial dimensions; see windows.cl for the arguments.
 //
 // KIND is 0 for the maximum, 1 for the average, 2 for the root of order `order` of the sum of powers.
+// With POSITIONS the place of each maximum in the whole input is written too, the first of equal ones;
+// `by_columns` counts the first spatial dimension of a plane fastest.
 
 __kernel void pool(
     __global const STORED(T) *restrict x,
@@ -13,7 +15,12 @@ __kernel void pool(
     const int4 pad,
     const int4 end,
     const int counts_padding,
-    const int order)
+    const int order
+#ifdef POSITIONS
+    , __global long *restrict positions,
+    const int by_columns
+#endif
+    )
 {
     const size_t ow = get_global_id(0);
     const int oh = get_global_id(1);
@@ -22,6 +29,7 @@ __kernel void pool(
     __global const STORED(T) *from = x + plane * in.x * in.y * in.z;
 #if KIND == 0
     COMPUTED(T) best = LOWEST(T);
+    int3 best_at = (int3)(-1);
 #else
     SUM(T) sum = 0;
 #endif
@@ -38,6 +46,8 @@ __kernel void pool(
                 if (inside) {
                     const COMPUTED(T) value = LOAD(T, from, (d * in.y + h) * in.z + w);
 #if KIND == 0
+                    if (best_at.x < 0 || value > best || (value != value && best == best))
+                        best_at = (int3)(d, h, w);
                     best = LARGER(value, best);
 #elif KIND == 1
                     sum += value;
@@ -52,6 +62,13 @@ __kernel void pool(
     const size_t at = ((plane * out.x + od) * out.y + oh) * out.z + ow;
 #if KIND == 0
     STORE(T, y, at, best);
+#ifdef POSITIONS
+    best_at = max(best_at, (int3)(0));
+    const long place = by_columns
+        ? best_at.x + in.x * (best_at.y + (long)in.y * best_at.z)
+        : (best_at.x * (long)in.y + best_at.y) * in.z + best_at.z;
+    positions[at] = plane * in.x * in.y * in.z + place;
+#endif
 #elif KIND == 1
     STORE(T, y, at, sum / (SUM(T))count);
 #else

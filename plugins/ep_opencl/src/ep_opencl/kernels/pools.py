@@ -19,6 +19,7 @@ from ep_sdk.kernels import Kernel, KernelNode
 __all__: list[str] = []
 
 _MAXIMUM, _AVERAGE, _POWERS = 0, 1, 2
+_PLAIN_NUMBERS = 2
 _COMPARED = FLOATS | {DataType.INT8, DataType.UINT8}
 
 
@@ -46,12 +47,14 @@ def _run(
     x: OpenCLBuffer,
     geometry: Geometry,
     kind: int,
-    numbers: tuple[Any, Any],
+    numbers: tuple[Any, ...],
     out: OpenCLBuffer | None,
 ) -> OpenCLBuffer:
     planes = math.prod(x.shape[:2])
-    shape = (*x.shape[:2], *geometry.output[3 - (len(x.shape) - 2) :])
+    shape = geometry.result_shape(x.shape, x.shape[1])
     defines: dict[str, object] = {"T": ELEMENTS[x.dtype].code, "KIND": kind}
+    if len(numbers) > _PLAIN_NUMBERS:
+        defines["POSITIONS"] = 1
     with bench.writing(stream, shape, x.dtype, out) as y:
         kernel = bench.kernel("pools.cl", "pool", defines)
         depth, height, width = geometry.output
@@ -69,6 +72,26 @@ def _no_indices(node: KernelNode) -> str | None:
 @TABLE.kernel("MaxPool", types={"T": _COMPARED}, writes_out=True, predicate=_no_indices)
 def _max_pool(node: KernelNode) -> Kernel:
     return _pooling(node, _MAXIMUM)
+
+
+@TABLE.kernel("MaxPool", since=8, types={"T": _COMPARED}, predicate=spatial_rank)
+def _max_pool_with_positions(node: KernelNode) -> Kernel:
+    bench = Bench(node)
+    dtype = node.input_dtype(0)
+    assert dtype is not None
+    window = tuple(node.attr("kernel_shape"))
+    rounds_up = bool(node.attr("ceil_mode", 0))
+    by_columns = np.int32(node.attr("storage_order", 0))
+
+    def pool(stream: OpenCLStream, x: OpenCLBuffer) -> tuple[OpenCLBuffer, OpenCLBuffer]:
+        geometry = window_geometry(node, x.shape, window, rounds_up=rounds_up)
+        shape = geometry.result_shape(x.shape, x.shape[1])
+        with bench.writing(stream, shape, DataType.INT64) as positions:
+            numbers = (np.int32(0), np.int32(0), positions.cl_buffer, by_columns)
+            y = _run(bench, stream, x, geometry, _MAXIMUM, numbers, None)
+        return y, positions
+
+    return pool
 
 
 @TABLE.kernel("AveragePool", types={"T": FLOATS}, writes_out=True, predicate=spatial_rank)
