@@ -85,8 +85,12 @@ def compare_runs(name: str) -> tuple[str, ...]:
     model, feeds = NETWORKS[name]()
     theirs = native_call(native(model, "LATENCY"), feeds)
     with session(model) as opened:
-        ours = lambda: opened.run(None, feeds)  # noqa: E731
-        error = float(np.max(np.abs(ours()[0] - theirs())))
+
+        def ours() -> Array:
+            first: Array = opened.run(None, feeds)[0]
+            return first
+
+        error = float(np.max(np.abs(ours() - theirs())))
         counts = [max(1, round(ROUND_SECONDS / seconds_of(c, 3))) for c in (ours, theirs)]
         pairs = [
             (seconds_of(ours, counts[0]), seconds_of(theirs, counts[1])) for _ in range(ROUNDS)

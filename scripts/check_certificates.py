@@ -1,8 +1,8 @@
 """Holds the certificates in this repository fresh.
 
-Each was made for the provider's files as they are, by a full run of the cases as they are. Providers
-that run anywhere have at least one, which fits the device that is here as well. `make certify`
-renews them.
+Each was made for the provider's files as they are, by a full run of the cases as they are.
+Providers that run anywhere have at least one, which fits the device that is here as well.
+`make certify` renews them.
 """
 
 from __future__ import annotations

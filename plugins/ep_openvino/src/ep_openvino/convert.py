@@ -16,8 +16,8 @@ from ep_core.contracts import HostArray
 from ep_core.errors import CompileError
 from ep_core.graph import Graph, Initializer, Subgraph, ValueInfo
 from ep_core.types import DataType
-from ep_openvino.legacy import modernised
 from ep_openvino.library import translated
+from ep_openvino.rewriting import rewritten
 
 __all__ = ["ELEMENT_TYPES", "convert", "input_label", "read_graph", "writable"]
 
@@ -75,22 +75,24 @@ def input_label(place: int) -> str:
 
 def read_graph(core: Any, graph: Graph) -> Any:
     """Read a graph with OpenVINO; raises RuntimeError, as OpenVINO does."""
-    return core.read_model(modernised(graph).to_model().SerializeToString())
+    return core.read_model(rewritten(graph).to_model().SerializeToString())
 
 
 def _parameters(model: Any, graph: Graph) -> dict[str, Any]:
     """The inputs of a model that was read, by name.
 
-    Where a node passes its first input on as it is, OpenVINO calls the input by the name of the
-    output. It leaves out inputs that say nothing new to it.
+    OpenVINO's reader keeps their order, and leaves out inputs that say nothing new to it. Only then
+    names are looked at: where a node passes an input on, that is called by the output's name.
     """
-    inputs = set(graph.input_names)
+    parameters = list(model.get_parameters())
+    if len(parameters) == len(graph.inputs):
+        return dict(zip(graph.input_names, parameters, strict=True))
     found: dict[str, Any] = {}
-    for parameter in model.get_parameters():
+    for parameter in parameters:
         name = next(iter(parameter.output(0).get_names()), "")
-        while name in graph.producers and name not in inputs:
+        while name in graph.producers and name not in graph.input_names:
             name = graph.nodes[graph.producers[name]].inputs[0]
-        if name not in inputs or name in found:
+        if name not in graph.input_names or name in found:
             raise CompileError(f"OpenVINO reads {graph.name!r} with an input {name!r} of its own")
         found[name] = parameter
     return found

@@ -32,7 +32,6 @@ def hole(graph: Graph, node: Node) -> str:
 _REFUSED: Mapping[str, str] = {
     "BitShift": "OpenVINO shifts through 32-bit floats",
     "DFT": "OpenVINO's DFT is off by up to 1e-5",
-    "Erf": "OpenVINO's Erf is off by up to 5e-7 near zero, 132 units in the last place",
     "Shrink": "OpenVINO's Shrink rounds integers otherwise, and makes NaN of infinity",
     "ThresholdedRelu": "OpenVINO's ThresholdedRelu makes NaN of infinity",
 }

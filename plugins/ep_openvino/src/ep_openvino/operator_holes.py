@@ -103,6 +103,10 @@ def _summed_axis(user: Node, place: int, rank: int) -> int | None:
     return None
 
 
+def _erf(graph: Graph, node: Node) -> str:
+    return "" if _is_float(graph, node) else "OpenVINO rounds Erf of integers otherwise"
+
+
 def _lp_pool(_: Graph, node: Node) -> str:
     return "OpenVINO counts what lies beyond the edge" if node.attributes.get("ceil_mode") else ""
 
@@ -115,12 +119,6 @@ def _lrn(_: Graph, node: Node) -> str:
 def _lstm(_: Graph, node: Node) -> str:
     has_peepholes = len(node.inputs) > 7 and bool(node.inputs[7])
     return "OpenVINO leaves out the peepholes" if has_peepholes else ""
-
-
-def _limit(graph: Graph, node: Node) -> str:
-    if _is_float(graph, node):
-        return "OpenVINO takes the largest finite number for infinity"
-    return ""
 
 
 def _max_pool(_: Graph, node: Node) -> str:
@@ -211,6 +209,7 @@ RULES: Mapping[str, Callable[[Graph, Node], str]] = {
     "Conv": _convolution,
     "ConvTranspose": _convolution,
     "DequantizeLinear": _dequantize_linear,
+    "Erf": _erf,
     "LRN": _lrn,
     "LSTM": _lstm,
     "LpPool": _lp_pool,
@@ -218,8 +217,6 @@ RULES: Mapping[str, Callable[[Graph, Node], str]] = {
     "Mod": _mod,
     "QuantizeLinear": _quantize_linear,
     "Range": _range,
-    "ReduceMax": _limit,
-    "ReduceMin": _limit,
     "Resize": _resize,
     "RoiAlign": _roi_align,
     "Selu": _selu,
