@@ -7,68 +7,20 @@ off, as none of these tests is about certificates.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pytest
-from onnx import parser
+from divided_model import agree, is_available, mixed_feeds, mixed_model
+from divided_model import open_session as open_divided
 
-from ep_core import InferenceSession, SessionOptions
-from ep_core.discovery.registry import ProviderState, registry
 from ep_core.errors import EpError, OptionError, PlacementError
 from pretrained import fetch
 from pretrained.samples import sample_feeds
 
+pytestmark = pytest.mark.skipif(not is_available("opencl"), reason="requires: an OpenCL device")
 
-def has_device() -> bool:
-    """The requirement of all tests here: the provider and a device for it."""
-    if "opencl" not in registry().available():
-        return False
-    return registry().status("opencl").state is ProviderState.AVAILABLE
-
-
-pytestmark = pytest.mark.skipif("not has_device()", reason="requires: an OpenCL device")
-
-CLOSE = {"rtol": 1e-4, "atol": 1e-5}
-
-MIXED = """<ir_version: 9, opset_import: ["" : 20]>
-mixed (float[n,8] x, float[8,8] w) => (float[n,8] y, string[n,8] text, float d) {
-    a = MatMul (x, w)
-    b = Relu (a)
-    d = Det (b)
-    text = Cast <to = 8> (b)
-    c = Add (b, d)
-    y = Softmax <axis = -1> (c)
-}"""
-"""Two parts that OpenCL takes, with a determinant and strings in between, which it doesn't."""
-
-
-def open_session(model: bytes | str, providers: list[Any], **settings: Any) -> InferenceSession:
-    options = SessionOptions()
-    options.certificate_policy = "off"
-    options.placement_strategy = "greedy"
-    for name, value in settings.items():
-        setattr(options, name, value)
-    return InferenceSession(model, options, providers=providers)
-
-
-def mixed_model() -> bytes:
-    return bytes(parser.parse_model(MIXED).SerializeToString())
-
-
-def mixed_feeds() -> Mapping[str, Any]:
-    values = np.random.default_rng(0).standard_normal((2, 8, 8)).astype(np.float32)
-    return {"x": values[0], "w": values[1]}
-
-
-def agree(ours: list[Any], right: list[Any], **tolerance: float) -> None:
-    for a, b in zip(ours, right, strict=True):
-        assert (a.dtype, a.shape) == (b.dtype, b.shape)
-        if a.dtype == object:
-            # Texts of floats differ in the last digit.
-            a, b = a.astype(np.float32), b.astype(np.float32)
-        np.testing.assert_allclose(a, b, **(tolerance or CLOSE))
+open_session = partial(open_divided, placement_strategy="greedy")
 
 
 def test_a_model_is_divided_and_gives_what_the_cpu_gives() -> None:
@@ -95,7 +47,7 @@ def test_three_memories_in_one_model() -> None:
     assert providers == {"opencl", "simulator", "cpu"}
 
 
-@pytest.mark.skipif("'openvino' not in registry().available()", reason="requires: openvino")
+@pytest.mark.skipif(not is_available("openvino"), reason="requires: openvino")
 def test_two_vendors_and_the_cpu_in_one_model() -> None:
     """Softmax on OpenVINO, products on OpenCL, strings on the CPU: copies are as predicted."""
     feeds = mixed_feeds()

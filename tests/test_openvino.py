@@ -9,67 +9,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from divided_model import agree, is_available, mixed_feeds, mixed_model, open_session
 from onnx import parser
 
-from ep_core import InferenceSession, SessionOptions
-from ep_core.discovery.registry import ProviderState, registry
 from ep_core.errors import EpError, OptionError, PlacementError
 from pretrained import fetch
 from pretrained.samples import sample_feeds
 
-
-def is_installed() -> bool:
-    """The requirement of all tests here: OpenVINO and a device of its own."""
-    if "openvino" not in registry().available():
-        return False
-    return registry().status("openvino").state is ProviderState.AVAILABLE
-
-
-pytestmark = pytest.mark.skipif("not is_installed()", reason="requires: openvino installed")
-
-CLOSE = {"rtol": 1e-4, "atol": 1e-5}
-
-MIXED = """<ir_version: 9, opset_import: ["" : 20]>
-mixed (float[n,8] x, float[8,8] w) => (float[n,8] y, string[n,8] text, float d) {
-    a = MatMul (x, w)
-    b = Relu (a)
-    d = Det (b)
-    text = Cast <to = 8> (b)
-    c = Add (b, d)
-    y = Softmax <axis = -1> (c)
-}"""
-"""Two parts that OpenVINO takes, with a determinant and strings in between, which it doesn't."""
-
-
-def open_session(
-    model: bytes | str, providers: list[Any], policy: str = "off", **settings: Any
-) -> InferenceSession:
-    options = SessionOptions()
-    options.certificate_policy = policy
-    for name, value in settings.items():
-        setattr(options, name, value)
-    return InferenceSession(model, options, providers=providers)
-
-
-def mixed_model() -> bytes:
-    return parser.parse_model(MIXED).SerializeToString()
-
-
-def mixed_feeds() -> Mapping[str, Any]:
-    values = np.random.default_rng(0).standard_normal((2, 8, 8)).astype(np.float32)
-    return {"x": values[0], "w": values[1]}
-
-
-def agree(ours: list[Any], right: list[Any], **tolerance: float) -> None:
-    for a, b in zip(ours, right, strict=True):
-        assert (a.dtype, a.shape) == (b.dtype, b.shape)
-        if a.dtype == object:
-            a, b = a.astype(np.float64), b.astype(np.float64)
-        np.testing.assert_allclose(a, b, **(tolerance or CLOSE))
+pytestmark = pytest.mark.skipif(not is_available("openvino"), reason="requires: openvino installed")
 
 
 def test_what_openvino_lacks_runs_on_the_cpu_without_a_copy() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -183,6 +184,24 @@ def test_an_option_that_says_wrongly_that_artifacts_do_not_depend_on_it():
     assert reason.startswith("an artifact made without scale=2 gives other values with it")
     honest = {"scale": replace(spec, artifacts=True)}
     assert judged(bench_of(Scaled, options=honest), "artifacts/options")[0] is Outcome.UNSUPPORTED
+
+
+def test_a_guessed_word_that_names_a_file_leaves_none_behind(monkeypatch, tmp_path):
+    written = []
+
+    class Logging(Storing):
+        def __init__(self, info, device, options):
+            super().__init__(info, device, options)
+            if options["log"]:
+                written.append(Path(options["log"]).absolute())
+                written[-1].write_text("opened")
+
+    monkeypatch.chdir(tmp_path)
+    spec = OptionSpec("", "a file to write", artifacts=False)
+    judged(bench_of(Logging, options={"log": spec}), "artifacts/options")
+    assert written
+    assert list(tmp_path.iterdir()) == []
+    assert not any(path.exists() for path in written)
 
 
 @pytest.mark.parametrize(

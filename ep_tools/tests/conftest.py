@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 from types import SimpleNamespace
 
 import numpy as np
 import onnx
 import onnx.parser
 import pytest
+from headless import Browser
+from opened_page import BROWSER, made_trace
 
 from ep_core.contracts import (
     API_VERSION,
@@ -21,6 +24,7 @@ from ep_core.contracts import (
 from ep_core.discovery.registry import registry
 from ep_core.hookspecs import hookimpl
 from ep_core.types import HOST_MEMORY, DeviceInfo
+from ep_tools.cli import main
 
 
 class ReferencePartition:
@@ -187,3 +191,67 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def terminal():
     return Terminal()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    made = Browser(BROWSER, tmp_path_factory.mktemp("browser"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def page(model, browser, tmp_path, capsys):
+    """Open the page of a model in the browser; nothing may have gone wrong when the test ends."""
+
+    def show(text_or_path: str, *arguments: str, address: str = "") -> Browser:
+        path = model(text_or_path) if "\n" in text_or_path else text_or_path
+        target = tmp_path / "page.html"
+        assert main(["explain", path, *arguments, "--html", str(target)]) == 0
+        browser.open(target, address)
+        return browser
+
+    yield show
+    assert browser.complaints == []
+    assert all(url.startswith(("file:", "data:", "about:")) for url in browser.requests)
+
+
+@pytest.fixture
+def what_if(tmp_path) -> list[str]:
+    """Arguments for a device that isn't here, and has Mul and Neg."""
+    row = {"domain": "", "since": 1, "until": 25, "predicate": ""}
+    row |= {"inputs": [None], "outputs": [None]}
+    document = dict.fromkeys(
+        ["content_hash", "kit_version", "cases_hash", "results_hash", "level", "date"], "0"
+    )
+    document |= {"format": 1, "provider": "npu", "distribution": "ep-npu", "version": "1"}
+    document |= {"api_from": [1, 0], "api_until": [1, 9], "device_fingerprint": "", "options": {}}
+    document |= {
+        "waivers": [],
+        "overrides": [],
+        "rows": [row | {"op_type": name} for name in ("Mul", "Neg")],
+        "speed": {
+            "flops_per_second": 1e12,
+            "bytes_per_second": 1e11,
+            "operator_seconds": 1e-5,
+            "partition_seconds": 1e-4,
+            "copy_seconds": 1e-4,
+            "copy_bytes_per_second": 1e10,
+        },
+    }
+    (tmp_path / "npu.json").write_text(json.dumps(document))
+    return ["--providers", "reference", "--level", "0", "--what-if", str(tmp_path / "npu.json")]
+
+
+@pytest.fixture
+def traced(model, tmp_path, capsys):
+    """The arguments that join a trace to the placement of a model."""
+
+    def write(path: str, *arguments: str) -> list[str]:
+        capsys.readouterr()
+        assert main(["explain", path, *arguments, "--json"]) == 0
+        events = made_trace(json.loads(capsys.readouterr().out))
+        (tmp_path / "trace.json").write_text(json.dumps(events))
+        return [*arguments, "--profile", str(tmp_path / "trace.json")]
+
+    return write

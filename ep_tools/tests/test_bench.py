@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+from ep_core.cores import usable_cores
 from ep_tools.cli import main
-from ep_tools.threads import THREAD_VARIABLES, limit_threads, processors
+from ep_tools.threads import THREAD_VARIABLES, limit_threads
 from ep_tools.timing import MIN_ROUNDS, Pace, Statistics, Times, ratio_spread, take_turns
 
 MODEL = """
@@ -25,7 +26,7 @@ MODEL = """
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
     for name in THREAD_VARIABLES:
-        monkeypatch.setenv(name, str(processors()))
+        monkeypatch.setenv(name, str(usable_cores()))
 
 
 def bench(capsys, code: int, *arguments: str):
@@ -46,7 +47,7 @@ def test_figures_are_in_order(model, capsys):
     assert seconds["load"] > 0
     assert seconds["first_run"] > 0
     assert side["runs_per_second"] <= 1 / seconds["min"]
-    assert document["intra_op_num_threads"] == processors()
+    assert document["intra_op_num_threads"] == usable_cores()
 
 
 @pytest.mark.usefixtures("providers")
@@ -152,7 +153,7 @@ def test_libraries_are_limited_before_numpy_is_loaded():
 
 def test_other_settings_are_kept_and_told(monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
-    problems = limit_threads(processors())
+    problems = limit_threads(usable_cores())
     assert os.environ["OPENBLAS_NUM_THREADS"] == "7"
     assert problems[0].startswith("OPENBLAS_NUM_THREADS is set to 7")
 

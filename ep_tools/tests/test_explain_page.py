@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import io
-import json
-
 import onnx
 import onnx.parser
-import pytest
-from headless import Browser, find_browser
 from onnx import TensorProto, helper
-from PIL import Image
+from opened_page import (
+    CHAIN,
+    COST,
+    SKEWED,
+    colours_on,
+    drawn,
+    find,
+    graph,
+    middle,
+    needs_browser,
+    panel,
+    spans,
+)
 
-from ep_tools.cli import main
 from ep_tools.page.colours import colour_of
 
-BROWSER = find_browser()
-pytestmark = [
-    pytest.mark.skipif(BROWSER is None, reason="needs a browser: chromium, or one in EP_BROWSER"),
-    pytest.mark.usefixtures("providers"),
-]
+pytestmark = needs_browser
 
-SKEWED = ["--providers", "skewed,reference", "--level", "0"]
-CHAIN = """
-    <ir_version: 9, opset_import: ["" : 20]>
-    chain (float[2, 8] x, bool flag) => (float[2, 8] y, float[2, 8] z) {
-        a = Abs (x)  b = Mul (a, x)  c = Neg (b)  y = LeakyRelu <alpha = 0.25> (c)
-        z = If (flag) <
-            then_branch = yes () => (float[2, 8] p) { p = Abs (y) },
-            else_branch = no () => (float[2, 8] q) { q = Neg (y) }
-        >
-    }
-"""
 HOSTILE = [
     "</script><script>window.hacked = 1</script>",
     "<img src=x onerror='window.hacked = 1'>",
@@ -42,92 +33,6 @@ HOSTILE = [
     "__proto__",
     "n" * 10_000,
 ]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    made = Browser(BROWSER, tmp_path_factory.mktemp("browser"))
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def page(model, browser, tmp_path, capsys):
-    """Open the page of a model in the browser; nothing may have gone wrong when the test ends."""
-
-    def show(text_or_path: str, *arguments: str, address: str = "") -> Browser:
-        path = model(text_or_path) if "\n" in text_or_path else text_or_path
-        target = tmp_path / "page.html"
-        assert main(["explain", path, *arguments, "--html", str(target)]) == 0
-        browser.open(target, address)
-        return browser
-
-    yield show
-    assert browser.complaints == []
-    assert all(url.startswith(("file:", "data:", "about:")) for url in browser.requests)
-
-
-@pytest.fixture
-def what_if(tmp_path) -> list[str]:
-    """Arguments for a device that isn't here, and has Mul and Neg."""
-    row = {"domain": "", "since": 1, "until": 25, "predicate": ""}
-    row |= {"inputs": [None], "outputs": [None]}
-    document = dict.fromkeys(
-        ["content_hash", "kit_version", "cases_hash", "results_hash", "level", "date"], "0"
-    )
-    document |= {"format": 1, "provider": "npu", "distribution": "ep-npu", "version": "1"}
-    document |= {"api_from": [1, 0], "api_until": [1, 9], "device_fingerprint": "", "options": {}}
-    document |= {
-        "waivers": [],
-        "overrides": [],
-        "rows": [row | {"op_type": name} for name in ("Mul", "Neg")],
-        "speed": {
-            "flops_per_second": 1e12,
-            "bytes_per_second": 1e11,
-            "operator_seconds": 1e-5,
-            "partition_seconds": 1e-4,
-            "copy_seconds": 1e-4,
-            "copy_bytes_per_second": 1e10,
-        },
-    }
-    (tmp_path / "npu.json").write_text(json.dumps(document))
-    return ["--providers", "reference", "--level", "0", "--what-if", str(tmp_path / "npu.json")]
-
-
-def panel(browser: Browser) -> str:
-    return browser.evaluate("document.getElementById('panel').innerText")
-
-
-def drawn(browser: Browser) -> int:
-    return int(browser.evaluate("document.getElementById('picture').dataset.nodes"))
-
-
-def graph(browser: Browser) -> str:
-    """What the choice of graphs stands at."""
-    return browser.evaluate("document.getElementById('scope').selectedOptions[0].text")
-
-
-def find(browser: Browser, text: str) -> None:
-    """Search as a person does, and go to the first node found."""
-    browser.press("/")
-    browser.evaluate("document.getElementById('query').select()")
-    browser.write(text)
-    browser.press("Enter")
-
-
-def middle(browser: Browser) -> tuple[float, float]:
-    x, y = browser.evaluate(
-        "(() => { const r = document.getElementById('picture').getBoundingClientRect();"
-        " return [r.x + r.width / 2, r.y + r.height / 2]; })()"
-    )
-    return x, y
-
-
-def colours_on(browser: Browser) -> set[str]:
-    """The colours of the picture that cover at least a few pixels."""
-    image = Image.open(io.BytesIO(browser.screenshot())).convert("RGB")
-    counts = image.getcolors(image.width * image.height) or []
-    return {"#{:02x}{:02x}{:02x}".format(*colour) for count, colour in counts if count > 20}
 
 
 # ---------------------------------------------------------------- what is drawn
@@ -291,201 +196,6 @@ def test_an_address_leads_to_a_node(page):
     browser = page(CHAIN, *SKEWED, address="#scope=If_4/else_branch&node=Neg_0&theme=dark")
     assert panel(browser).startswith("Neg")
     assert browser.evaluate("document.documentElement.dataset.theme") == "dark"
-
-
-# ---------------------------------------------------------------- times
-
-COST = ["--strategy", "cost", "--pin", "op:Mul=npu", "--max-copies", "9"]
-
-
-def made_trace(document: dict, runs: int = 3) -> list[dict]:
-    """A trace that fits an explained placement, written by hand: every node takes 2 us.
-
-    A copy takes 5 us, a partition its nodes and 1 us. On the device a partition is handed over in
-    3 us, and its nodes run later on a queue of their own.
-    """
-    names = {1: "MainThread", 2: "npu stream 0"}
-    events = [
-        {"ph": "M", "pid": 1, "tid": row, "name": "thread_name", "args": {"name": name}}
-        for row, name in names.items()
-    ]
-    parts = {part["name"]: part for part in document["partitions"]}
-
-    def add(name, category, start, length, row=1, **args):
-        event = {"ph": "X", "pid": 1, "tid": row, "name": name, "cat": category}
-        events.append(event | {"ts": start, "dur": length, "args": args})
-
-    now = 0.0
-    for number in range(runs):
-        began = now
-        for step in document["steps"][""]:
-            if "copy" in step:
-                ends = {"from": step["source"], "to": step["target"]}
-                add(step["copy"], "copy", now, 5, value=step["copy"], scope="", **ends)
-                now += 5
-            elif "partition" in step:
-                part = parts[step["partition"]]
-                device = part["provider"] == "npu"
-                count = len(part["nodes"])
-                head = {"partition": part["name"], "provider": part["provider"]}
-                told = {"scope": "", "node_count": count, "nodes": part["nodes"][:20]}
-                told |= {"measured": "handing it over"} if device else {}
-                add(part["name"], "partition", now, 3 if device else 1 + 2 * count, **head, **told)
-                for place, node in enumerate(part["nodes"]):
-                    at = now + 0.5 + 2 * place + (3 if device else 0)
-                    add(node, "node", at, 2, 2 if device else 1, operator="", **head)
-                now += 3 + 2 * count if device else 1 + 2 * count
-        add(f"run {number + 1}", "run", began, now - began + 1)
-        now += 10
-    return events
-
-
-@pytest.fixture
-def traced(model, tmp_path, capsys):
-    """The arguments that join a trace to the placement of a model."""
-
-    def write(path: str, *arguments: str) -> list[str]:
-        capsys.readouterr()
-        assert main(["explain", path, *arguments, "--json"]) == 0
-        events = made_trace(json.loads(capsys.readouterr().out))
-        (tmp_path / "trace.json").write_text(json.dumps(events))
-        return [*arguments, "--profile", str(tmp_path / "trace.json")]
-
-    return write
-
-
-def modes(browser: Browser) -> list[str]:
-    return browser.evaluate("[...document.querySelectorAll('#modes button')].map(b => b.innerText)")
-
-
-def spans(browser: Browser) -> int:
-    return int(browser.evaluate("document.getElementById('clock').dataset.spans"))
-
-
-def test_strategy_times_and_what_was_asked_for_are_told(page, what_if):
-    browser = page(CHAIN, *what_if, *COST)
-    shown = panel(browser)
-    assert "placed by\ncost: asked for, and assumed for reference" in shown
-    assert "pin\nop:Mul to npu" in shown
-    assert "copies\nat most 9 in each graph" in shown
-    (predicted,) = (line for line in shown.split("\n") if line.endswith(" a run"))
-    assert predicted.endswith("\u00b5s a run")
-    assert "by greedy\n" in shown
-    find(browser, "Abs_0")
-    shown = panel(browser)
-    assert "why\nno other can run it" in shown
-    assert "predicted\n1.0 \u00b5s" in shown
-    find(browser, "Neg_2")
-    shown = panel(browser)
-    assert "why\n" in shown
-    assert "npu (absent what-if)\n+" in shown, "the runner-up, and what it would cost"
-    assert "\u00b5s if it alone ran there" in shown
-    browser.click_on("#tab-copies")
-    assert "100.0 \u00b5s predicted" in panel(browser)
-    browser.click_on("#tab-times")
-    shown = panel(browser)
-    assert "where the predicted time goes" in shown
-    assert "starting partitions" in shown
-    assert "what takes longest, by prediction" in shown
-
-
-def test_without_known_costs_there_are_no_times(page):
-    browser = page(CHAIN, *SKEWED)
-    assert "greedy: neither speed nor costs are known of skewed, reference" in panel(browser)
-    assert browser.evaluate("document.getElementById('modes').hidden")
-    assert browser.evaluate("document.getElementById('colour-label').hidden")
-    browser.click_on("#tab-times")
-    assert "no times are predicted" in panel(browser)
-
-
-def test_predicted_times_along_a_clock(page, what_if):
-    browser = page(CHAIN, *what_if, *COST)
-    steps, predicted = modes(browser)
-    assert steps == "Steps"
-    assert predicted.startswith("Predicted ")
-    browser.click_on("#mode-predicted")
-    lanes = browser.evaluate("document.getElementById('lanes').innerText").split()
-    assert lanes == ["npu", "reference", "core", "copies"]
-    everything = spans(browser)
-    assert everything == 3 + 3 + 4 + 1, "partitions, copies, nodes in them, and the If"
-    browser.evaluate("document.getElementById('clock').focus()")
-    for _ in range(12):
-        browser.press("+")
-    assert spans(browser) < everything
-    browser.press("0")
-    assert spans(browser) == everything
-    names = []
-    for _ in range(3):
-        browser.press("n")
-        names.append(panel(browser).split("\n")[0])
-    assert names == ["reference_0", "Abs", "a"]
-    find(browser, "If_4")
-    browser.press("Enter")
-    assert "the body once" in browser.evaluate("document.getElementById('modes').innerText")
-    assert spans(browser) == 2
-
-
-def test_a_profile_stands_beside_the_prediction(page, model, what_if, traced):
-    browser = page(CHAIN, *traced(model(CHAIN), *what_if, *COST))
-    assert "measured\n" in panel(browser)
-    assert modes(browser)[2].startswith("Measured ")
-    find(browser, "Mul_1")
-    assert "measured\n2.0 \u00b5s of a run" in panel(browser)
-    browser.click_on("#tab-partitions")
-    assert "101.0 \u00b5s" not in panel(browser)
-    assert "2.0 \u00b5s measured" in panel(browser), "of the device's nodes, not the handing over"
-    browser.click_on("#tab-times")
-    shown = panel(browser)
-    assert "farthest from what was predicted" in shown
-    rows = [line for line in shown.split("\n") if line.endswith(" measured")]
-    apart = []
-    for line in rows:
-        figures = [word for word in line.replace(",", "").split() if word[0].isdigit()]
-        apart.append(abs(float(figures[0]) - float(figures[1])))
-    assert len(apart) == 3 + 3 + 4
-    assert apart == sorted(apart, reverse=True)
-    browser.click_on("#mode-measured")
-    assert browser.evaluate("document.getElementById('lanes').innerText").split("\n") == [
-        "MainThread",
-        "npu stream 0",
-    ]
-    assert spans(browser) == 3 + 3 + 4
-    assert "dashed: handing work to a device" in browser.evaluate(
-        "document.getElementById('modes').innerText"
-    )
-    # A click in the middle of the device's row is a click on its only node.
-    x, y, width, height = browser.evaluate(
-        "(() => { const r = document.getElementById('clock').getBoundingClientRect();"
-        " return [r.x, r.y, r.width, r.height]; })()"
-    )
-    columns = [x + width * part / 200 for part in range(200)]
-    for column in columns:
-        browser.click(column, y + height - 12)
-        if panel(browser).startswith("Mul\n\nMul_1"):
-            break
-    else:
-        pytest.fail("no click in the device's row leads to its node")
-    assert browser.evaluate("document.getElementById('clock-room').hidden") is False
-
-
-def test_nodes_in_the_colours_of_their_times(page, model, what_if, traced):
-    browser = page(CHAIN, *traced(model(CHAIN), *what_if, *COST), address="#theme=light")
-    before = colours_on(browser)
-    for by in ("predicted", "measured"):
-        browser.evaluate(
-            f"(() => {{ const s = document.getElementById('colour'); s.value = '{by}';"
-            " s.dispatchEvent(new Event('change')); })()"
-        )
-        browser.settle()
-        assert "#7f0000" in colours_on(browser) - before, "what takes longest"
-        assert f" {by}, each node" in browser.evaluate(
-            "document.getElementById('legend').innerText"
-        )
-    for theme in ("dark", "light"):
-        browser.evaluate(f"location.hash = 'theme={theme}&colour=measured&timeline=measured'")
-        browser.settle()
-        assert browser.evaluate("document.documentElement.dataset.theme") == theme
-        assert spans(browser) == 10
 
 
 # ---------------------------------------------------------------- the view

@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from ep_core.artifacts.cache import ArtifactCache, make_partition
 from ep_core.binding.layout import Item, Layout
@@ -40,8 +41,10 @@ from ep_core.running.executor import block_sizes
 from ep_core.running.peak import peaks_of
 from ep_core.running.plan import Plan, Scratch
 from ep_core.running.planner import Planner
-from ep_core.tuning.tuner import Tuner
 from ep_core.types import MemoryInfo
+
+if TYPE_CHECKING:
+    from ep_core.tuning.tuner import Tuner
 
 __all__ = ["Compiler"]
 

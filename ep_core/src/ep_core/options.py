@@ -238,6 +238,11 @@ class SessionOptions(_Settings):
         return Rules(self.placement_strategy, self.pin, self.prefer, limits, self.memory_limits)
 
     @property
+    def uses_measured_costs(self) -> bool:
+        """True where placement reads what was measured, or measures."""
+        return self.tune or self.cost_cache is not None
+
+    @property
     def free_dimensions(self) -> dict[str, int]:
         """Lengths given to symbolic dimensions by name."""
         return dict(self._free_dimensions)  # type: ignore[attr-defined]

@@ -37,7 +37,6 @@ from ep_core.profiling.session import start_profiler
 from ep_core.report import PlacementReport
 from ep_core.running.plan import Run, reraise
 from ep_core.signature import NodeArg, Signature
-from ep_core.tuning.tuner import make_tuner
 
 __all__ = ["InferenceSession", "get_available_providers"]
 
@@ -116,7 +115,11 @@ class InferenceSession(BoundRuns):
             folder = self._options.cache_dir
             cache = ArtifactCache(folder, self._options.cache_max_bytes) if folder else None
             self._profiler.phase("place and compile")
-            tuner = make_tuner(self._options, self._candidates, cache, measured=unwatched)
+            tuner = None
+            if self._options.uses_measured_costs:
+                from ep_core.tuning.tuner import make_tuner  # who doesn't measure needn't load it
+
+                tuner = make_tuner(self._options, self._candidates, cache, measured=unwatched)
             self._compiler = self._profiler.compiler(
                 self._candidates, cache, self._options.placement_rules, tuner
             )

@@ -8,16 +8,9 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["THREAD_VARIABLES", "limit_threads", "processors"]
+__all__ = ["THREAD_VARIABLES", "limit_threads"]
 
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-
-
-def processors() -> int:
-    """How many processors this process may use."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def limit_threads(number: int) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import pytest
 
 from ep_cpu import speed as room
 from ep_cpu.factory import make_factory
-from ep_cpu.speed import declared_speed, nominal_hertz, usable_cores
+from ep_cpu.speed import declared_speed, nominal_hertz
 
 
 @pytest.fixture(autouse=True)
@@ -72,16 +72,6 @@ def test_the_nominal_clock(quiet_system, text, model, hertz):
     if text is not None:
         quiet_system.write_text(text, encoding="ascii")
     assert nominal_hertz(model) == pytest.approx(hertz)
-
-
-def test_there_is_a_core():
-    assert usable_cores() >= 1
-
-
-def test_a_system_without_affinity(monkeypatch):
-    monkeypatch.delattr(room.os, "sched_getaffinity", raising=False)
-    monkeypatch.setattr(room.os, "cpu_count", lambda: None)
-    assert usable_cores() == 1
 
 
 def test_the_device_declares_it_and_says_the_same_each_time():

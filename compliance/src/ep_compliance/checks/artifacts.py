@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -24,7 +25,7 @@ from ep_core.contracts import CompiledPartition, ExecutionProvider, OptionSpec, 
 from ep_core.errors import CompileError
 from ep_core.graph import Subgraph
 
-__all__ = ["opened", "other_value"]
+__all__ = ["opened", "other_value", "out_of_the_way"]
 
 _FOREIGN = (
     b"",
@@ -68,6 +69,16 @@ def other_value(spec: OptionSpec) -> Any:
         except ValueError:
             continue
     return None
+
+
+@contextlib.contextmanager
+def out_of_the_way() -> Iterator[None]:
+    """Work in a folder that goes: a guessed word may be taken for a file to write."""
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        contextlib.chdir(folder),
+    ):
+        yield
 
 
 # ---------------------------------------------------------------- out and in
@@ -200,7 +211,7 @@ def options(bench: Bench) -> None:
         if word is None:
             continue
         tried += 1
-        with bench.open(**{name: word}) as provider:
+        with out_of_the_way(), bench.open(**{name: word}) as provider:
             right = _answers(provider, probe, None)
             found = _answers(provider, probe, artifact)
             if right is not None and found is not None and not agree(provider, right, found):

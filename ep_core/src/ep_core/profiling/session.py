@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ep_core.artifacts.cache import ArtifactCache
 from ep_core.compiler import Compiler
@@ -23,7 +24,9 @@ from ep_core.profiling.trace import Trace
 from ep_core.profiling.watching import CopyWatch
 from ep_core.running.executor import ContextPool, Terminable
 from ep_core.running.plan import Plan, Scratch
-from ep_core.tuning.tuner import Tuner
+
+if TYPE_CHECKING:
+    from ep_core.tuning.tuner import Tuner
 
 __all__ = ["Profiler", "start_profiler"]
 

@@ -12,7 +12,6 @@ import hashlib
 import json
 import logging
 import math
-import os
 import platform
 import stat
 import sys
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ep_core.artifacts.binding import text_of
+from ep_core.cores import usable_cores
 from ep_core.discovery.registry import registry
 from ep_core.discovery.verdicts import required_versions, write_atomically
 from ep_core.partition import Candidate
@@ -143,7 +143,7 @@ def binding_of(candidate: Candidate) -> list[str] | None:
             f"{info.name} {info.version} {info.api_version}",
             *_requirements(registry().distribution(info.name)),
             f"python {sys.implementation.cache_tag}",
-            f"host {platform.machine()}, {_usable_cores()} cores",
+            f"host {platform.machine()}, {usable_cores()} cores",
             f"device {device.id} {device.kind} {device.vendor} {device.name}",
             device.fingerprint,
             repr(sorted((str(key), str(text)) for key, text in device.properties.items())),
@@ -160,10 +160,3 @@ def binding_of(candidate: Candidate) -> list[str] | None:
 def _requirements(distribution: Distribution | None) -> list[str]:
     """What the provider is made of: it may be as fast as the libraries that it calls."""
     return sorted(required_versions(distribution)) if distribution is not None else []
-
-
-def _usable_cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # only some systems have it
-        return os.cpu_count() or 1

@@ -48,7 +48,7 @@ def make_tuner(
         measured: the candidates as they are measured, where that is without something around them.
         measuring: False measures nothing, whatever the options say.
     """
-    if options.cost_cache is None and not options.tune:
+    if not options.uses_measured_costs:
         return None
     folder = None if options.cost_cache is None else Path(options.cost_cache)
     if folder is None:

@@ -12,17 +12,16 @@ import numpy as np
 from ep_core.errors import RunError
 from ep_core.types import DataType
 from ep_sdk.kernels import Kernel, KernelNode
+from ep_sdk.shapes import Shape, positive_axis
 from ep_sdk.simulator.launch import (
     ANY,
     FLOATS,
     NUMBERS,
     TABLE,
     Array,
-    Shape,
     constant_ints,
     launched,
     needs_constants,
-    positive_axis,
     widened,
 )
 

@@ -14,17 +14,8 @@ import numpy as np
 from ep_core.errors import RunError
 from ep_core.types import DataType
 from ep_sdk.kernels import Kernel, KernelNode
-from ep_sdk.simulator.launch import (
-    ANY,
-    FLOATS,
-    NUMBERS,
-    TABLE,
-    Array,
-    Shape,
-    launched,
-    viewed,
-    widened,
-)
+from ep_sdk.shapes import Shape
+from ep_sdk.simulator.launch import ANY, FLOATS, NUMBERS, TABLE, Array, launched, viewed, widened
 
 __all__: list[str] = []
 

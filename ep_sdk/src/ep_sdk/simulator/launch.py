@@ -15,6 +15,7 @@ from ep_core.errors import ContractError, RunError
 from ep_core.types import DataType
 from ep_sdk.failures import node_error
 from ep_sdk.kernels import Kernel, KernelNode, KernelTable
+from ep_sdk.shapes import Shape
 from ep_sdk.simulator.memory import SimulatorBuffer, device_array
 from ep_sdk.simulator.stream import SimulatorStream
 
@@ -24,11 +25,9 @@ __all__ = [
     "NUMBERS",
     "TABLE",
     "Array",
-    "Shape",
     "constant_ints",
     "launched",
     "needs_constants",
-    "positive_axis",
     "viewed",
     "widened",
 ]
@@ -41,7 +40,6 @@ NUMBERS = FLOATS | {DataType.INT32, DataType.INT64}
 ANY = NUMBERS | {DataType.BOOL}
 
 Array = np.ndarray[Any, Any]
-Shape = tuple[int, ...]
 
 
 def launched(
@@ -150,17 +148,6 @@ def constant_ints(node: KernelNode, position: int) -> list[int] | None:
         return None
     value = node.constants[position]
     return None if value is None else [int(item) for item in value.reshape(-1)]
-
-
-def positive_axis(axis: int, rank: int) -> int:
-    """The axis counted from the front.
-
-    Raises:
-        RunError: there is no such axis.
-    """
-    if not -rank <= axis < rank:
-        raise RunError("axis out of range", expected=f"within {-rank}..{rank - 1}", got=axis)
-    return axis % rank
 
 
 def _check_buffers(node: KernelNode, buffers: Iterable[SimulatorBuffer | None]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -10,15 +9,14 @@ import numpy as np
 from ep_core.errors import RunError
 from ep_core.types import DataType
 from ep_sdk.kernels import Kernel, KernelNode
+from ep_sdk.shapes import Shape, flattened, positive_axis, reshaped, squeezed, unsqueezed
 from ep_sdk.simulator.launch import (
     ANY,
     TABLE,
     Array,
-    Shape,
     constant_ints,
     launched,
     needs_constants,
-    positive_axis,
     viewed,
 )
 
@@ -29,65 +27,26 @@ __all__: list[str] = []
 def _reshape(node: KernelNode) -> Kernel:
     wanted = constant_ints(node, 1) or []
     zero_copies = not node.attr("allowzero", 0)
-    return viewed(node, lambda shape: _reshaped(shape, wanted, zero_copies))
-
-
-def _reshaped(shape: Shape, wanted: list[int], zero_copies: bool) -> Shape:
-    """0 copies a length unless `allowzero`; one -1 takes what is left."""
-    lengths = [
-        shape[index] if length == 0 and zero_copies and index < len(shape) else length
-        for index, length in enumerate(wanted)
-    ]
-    count = math.prod(shape)
-    if lengths.count(-1) == 1:
-        rest = math.prod(length for length in lengths if length != -1)
-        if rest and count % rest == 0:
-            lengths[lengths.index(-1)] = count // rest
-    if min(lengths, default=0) < 0 or math.prod(lengths) != count:
-        raise RunError(f"{list(shape)} can't be reshaped", expected=f"to fit {wanted}")
-    return tuple(lengths)
+    return viewed(node, lambda shape: reshaped(shape, wanted, zero_copies=zero_copies))
 
 
 @TABLE.kernel("Flatten", types={"T": ANY}, view=True)
 def _flatten(node: KernelNode) -> Kernel:
     axis = node.attr("axis", 1)
-
-    def shape_of(shape: Shape) -> Shape:
-        start = axis if axis == len(shape) else positive_axis(axis, len(shape))
-        return (math.prod(shape[:start]), math.prod(shape[start:]))
-
-    return viewed(node, shape_of)
+    return viewed(node, lambda shape: flattened(shape, axis))
 
 
 @TABLE.kernel("Squeeze", types={"T": ANY}, view=True, predicate=needs_constants(axes=1))
 def _squeeze(node: KernelNode) -> Kernel:
-    named = constant_ints(node, 1) if node.version >= 13 else node.attr("axes")
-
-    def shape_of(shape: Shape) -> Shape:
-        if named is None:
-            return tuple(length for length in shape if length != 1)
-        gone = {positive_axis(axis, len(shape)) for axis in named}
-        if any(shape[axis] != 1 for axis in gone):
-            raise RunError(f"axes {sorted(gone)} of {list(shape)} aren't all of length 1")
-        return tuple(length for axis, length in enumerate(shape) if axis not in gone)
-
-    return viewed(node, shape_of)
+    axes = constant_ints(node, 1) if node.version >= 13 else node.attr("axes")
+    return viewed(node, lambda shape: squeezed(shape, axes))
 
 
 @TABLE.kernel("Unsqueeze", types={"T": ANY}, view=True, predicate=needs_constants(axes=1))
 def _unsqueeze(node: KernelNode) -> Kernel:
     named = constant_ints(node, 1) if node.version >= 13 else node.attr("axes")
     axes = list(named or ())
-
-    def shape_of(shape: Shape) -> Shape:
-        rank = len(shape) + len(axes)
-        new = {positive_axis(axis, rank) for axis in axes}
-        if len(new) != len(axes):
-            raise RunError("an axis is named twice", got=axes)
-        old = iter(shape)
-        return tuple(1 if axis in new else next(old) for axis in range(rank))
-
-    return viewed(node, shape_of)
+    return viewed(node, lambda shape: unsqueezed(shape, axes))
 
 
 @TABLE.kernel("Transpose", types={"T": ANY}, writes_out=True)

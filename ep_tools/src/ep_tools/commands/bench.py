@@ -89,9 +89,10 @@ class BenchCommand:
         arguments.add_json(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        from ep_tools.threads import limit_threads, processors
+        from ep_core.cores import usable_cores
+        from ep_tools.threads import limit_threads
 
-        inner = args.intra_op_num_threads or processors()
+        inner = args.intra_op_num_threads or usable_cores()
         # numpy's libraries read their settings once, when they are loaded.
         warnings = limit_threads(inner)
         start = time.perf_counter()

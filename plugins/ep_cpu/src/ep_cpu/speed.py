@@ -10,14 +10,14 @@ The same machine says the same each time: of clocks only the nominal one counts.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection
 from pathlib import Path
 
+from ep_core.cores import usable_cores
 from ep_core.types import DeviceSpeed
 
-__all__ = ["declared_speed", "nominal_hertz", "usable_cores"]
+__all__ = ["declared_speed", "nominal_hertz"]
 
 _BASE_FREQUENCY = Path("/sys/devices/system/cpu/cpu0/cpufreq/base_frequency")  # in kHz
 _NAMED_FREQUENCY = re.compile(r"@ *(\d+(?:\.\d+)?) *GHz")
@@ -77,11 +77,3 @@ def nominal_hertz(model: str) -> float:
         named = _NAMED_FREQUENCY.search(model)
         found = float(named[1]) * 1e9 if named else 0.0
     return found if 1e8 <= found <= 1e11 else _USUAL_HERTZ
-
-
-def usable_cores() -> int:
-    """How many cores this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # only some systems have it
-        return os.cpu_count() or 1

@@ -20,20 +20,17 @@ from ep_opencl.rehearsal import MOST_KNOWN, Rehearsal
 from ep_opencl.stream import OpenCLStream
 from ep_opencl.tiles import Tile
 from ep_sdk.kernels import KernelNode, KernelTable
+from ep_sdk.shapes import Shape
 
 __all__ = [
     "TABLE",
     "Bench",
-    "Shape",
-    "positive_axis",
     "signed",
     "text_attribute",
 ]
 
 TABLE = KernelTable({"": 28})
 """Looked at up to version 28 of the default domain."""
-
-Shape = tuple[int, ...]
 
 
 class Bench:
@@ -185,17 +182,6 @@ class Scratch(Writing):
 def signed(*values: int) -> tuple[np.int64, ...]:
     """Kernel arguments of type long."""
     return tuple(np.int64(value) for value in values)
-
-
-def positive_axis(axis: int, rank: int) -> int:
-    """The axis counted from the front.
-
-    Raises:
-        RunError: there is no such axis.
-    """
-    if not -rank <= axis < rank:
-        raise RunError("axis out of range", expected=f"within {-rank}..{rank - 1}", got=axis)
-    return axis % rank
 
 
 def text_attribute(node: KernelNode, name: str, default: str) -> str:

@@ -15,11 +15,12 @@ import pyopencl as cl
 from ep_core.errors import NotSupportedError
 from ep_opencl.elements import ELEMENTS
 from ep_opencl.failures import explained
-from ep_opencl.launch import Bench, Shape
+from ep_opencl.launch import Bench
 from ep_opencl.memory import OpenCLBuffer
 from ep_opencl.rehearsal import Rehearsal
 from ep_opencl.stream import OpenCLStream
 from ep_opencl.vectors import long8
+from ep_sdk.shapes import Shape
 
 __all__ = ["MOST_DIMENSIONS", "Strided", "move", "strides_of", "unit_of"]
 

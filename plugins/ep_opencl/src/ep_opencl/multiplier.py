@@ -14,11 +14,12 @@ import numpy as np
 
 from ep_core.errors import RunError
 from ep_core.types import DataType
-from ep_opencl.launch import Bench, Shape
+from ep_opencl.launch import Bench
 from ep_opencl.memory import OpenCLBuffer
 from ep_opencl.moving import strides_of
 from ep_opencl.product import Matrices, Packed, Product
 from ep_opencl.stream import OpenCLStream
+from ep_sdk.shapes import Shape
 
 __all__ = ["Multiplier"]
 

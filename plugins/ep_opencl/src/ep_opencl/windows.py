@@ -8,9 +8,10 @@ from typing import Any
 
 from ep_core.errors import RunError
 from ep_core.types import TensorType
-from ep_opencl.launch import Shape, text_attribute
+from ep_opencl.launch import text_attribute
 from ep_opencl.vectors import int4
 from ep_sdk.kernels import KernelNode
+from ep_sdk.shapes import Shape
 
 __all__ = [
     "MOST_SPATIAL",

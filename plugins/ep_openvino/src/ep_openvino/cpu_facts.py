@@ -6,9 +6,7 @@ for 8-bit integers more than that: without VNNI, sums of two products saturate a
 
 from __future__ import annotations
 
-import os
 import platform
-import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +18,6 @@ __all__ = [
     "cpu_speed",
     "instruction_set",
     "processor_facts",
-    "usable_cores",
 ]
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -92,10 +89,3 @@ def cpu_speed(cores: int) -> DeviceSpeed:
         operator_seconds=5e-7,
         partition_seconds=1e-5,
     )
-
-
-def usable_cores() -> int:
-    """How many processors this process may use."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

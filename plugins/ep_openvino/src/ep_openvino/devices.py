@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ep_core.cores import usable_cores
 from ep_core.errors import ProviderUnavailableError
 from ep_core.types import DeviceInfo, DeviceSpeed
 from ep_openvino.cpu_facts import (
@@ -16,7 +17,6 @@ from ep_openvino.cpu_facts import (
     cpu_speed,
     instruction_set,
     processor_facts,
-    usable_cores,
 )
 from ep_openvino.library import message_of, open_core, property_modes, release_of
 

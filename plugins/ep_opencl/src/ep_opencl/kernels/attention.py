@@ -17,12 +17,13 @@ from ep_core.types import DataType
 from ep_opencl.elements import ELEMENTS
 from ep_opencl.kernels.elementwise import dtype_of
 from ep_opencl.kernels.reductions import GROUP
-from ep_opencl.launch import TABLE, Bench, Shape
+from ep_opencl.launch import TABLE, Bench
 from ep_opencl.memory import OpenCLBuffer
 from ep_opencl.moving import Strided, move, strides_of
 from ep_opencl.product import Matrices, Packed, Product
 from ep_opencl.stream import OpenCLStream
 from ep_sdk.kernels import Kernel, KernelNode
+from ep_sdk.shapes import Shape
 
 __all__: list[str] = []
 

@@ -12,12 +12,13 @@ from ep_core.types import DataType
 from ep_opencl.convolver import Convolver, Shifts, int32s
 from ep_opencl.elements import ELEMENTS, FLOATS
 from ep_opencl.epilogue import Epilogue
-from ep_opencl.launch import TABLE, Bench, Shape
+from ep_opencl.launch import TABLE, Bench
 from ep_opencl.memory import OpenCLBuffer
 from ep_opencl.product import Tail
 from ep_opencl.stream import OpenCLStream
 from ep_opencl.windows import spatial_rank, transposed_geometry, window_geometry
 from ep_sdk.kernels import Kernel, KernelNode
+from ep_sdk.shapes import Shape
 
 __all__: list[str] = []
 

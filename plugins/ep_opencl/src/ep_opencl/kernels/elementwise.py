@@ -18,10 +18,11 @@ from ep_opencl.device import ClKernel
 from ep_opencl.elements import ELEMENTS, FLOATS, NARROW_FLOATS
 from ep_opencl.expression import Align, Expression, Operation, literal, source_of
 from ep_opencl.formulas import FORMULAS, GELU, Formula
-from ep_opencl.launch import TABLE, Bench, Shape, text_attribute
+from ep_opencl.launch import TABLE, Bench, text_attribute
 from ep_opencl.memory import OpenCLBuffer
 from ep_opencl.stream import OpenCLStream
 from ep_sdk.kernels import Kernel, KernelNode, MakeKernel
+from ep_sdk.shapes import Shape
 
 __all__ = [
     "ELEMENTWISE",

@@ -10,12 +10,13 @@ import numpy as np
 from ep_core.errors import RunError
 from ep_core.types import DataType
 from ep_opencl.elements import ELEMENTS
-from ep_opencl.launch import TABLE, Bench, Shape, positive_axis
+from ep_opencl.launch import TABLE, Bench
 from ep_opencl.memory import OpenCLBuffer
 from ep_opencl.moving import MOST_DIMENSIONS, strides_of, unit_of
 from ep_opencl.stream import OpenCLStream
 from ep_opencl.vectors import long8
 from ep_sdk.kernels import Kernel, KernelNode
+from ep_sdk.shapes import Shape, positive_axis
 
 __all__ = ["INDICES", "PLAIN", "code_of", "common_axis", "with_fault"]
 

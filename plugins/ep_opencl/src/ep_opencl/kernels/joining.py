@@ -8,11 +8,12 @@ import numpy as np
 
 from ep_core.errors import RunError
 from ep_opencl.elements import ELEMENTS
-from ep_opencl.launch import TABLE, Bench, Shape, positive_axis
+from ep_opencl.launch import TABLE, Bench
 from ep_opencl.memory import OpenCLBuffer
 from ep_opencl.moving import Strided, move, strides_of
 from ep_opencl.stream import OpenCLStream
 from ep_sdk.kernels import Kernel, KernelNode
+from ep_sdk.shapes import Shape, positive_axis
 
 __all__: list[str] = []
 

@@ -13,10 +13,11 @@ from ep_opencl.elements import ELEMENTS, FLOATS
 from ep_opencl.expression import Expression, Operation, literal
 from ep_opencl.kernels.elementwise import ElementwiseKernel, dtype_of, elementwise_row
 from ep_opencl.kernels.reductions import GROUP
-from ep_opencl.launch import TABLE, Bench, Shape, positive_axis
+from ep_opencl.launch import TABLE, Bench
 from ep_opencl.memory import OpenCLBuffer
 from ep_opencl.stream import OpenCLStream
 from ep_sdk.kernels import Kernel, KernelNode
+from ep_sdk.shapes import Shape, positive_axis
 
 __all__: list[str] = []
 

@@ -10,11 +10,12 @@ from ep_core.errors import RunError
 from ep_core.types import DataType
 from ep_opencl.elements import ELEMENTS, FLOATS, NUMBERS
 from ep_opencl.kernels.gathering import INDICES, PLAIN, code_of
-from ep_opencl.launch import TABLE, Bench, positive_axis
+from ep_opencl.launch import TABLE, Bench
 from ep_opencl.memory import OpenCLBuffer
 from ep_opencl.moving import unit_of
 from ep_opencl.stream import OpenCLStream
 from ep_sdk.kernels import Kernel, KernelNode
+from ep_sdk.shapes import positive_axis
 
 __all__: list[str] = []
 

@@ -15,12 +15,13 @@ from ep_core.types import DataType
 from ep_opencl.elements import ELEMENTS, FLOATS
 from ep_opencl.epilogue import Epilogue
 from ep_opencl.expression import literal
-from ep_opencl.launch import TABLE, Bench, Shape
+from ep_opencl.launch import TABLE, Bench
 from ep_opencl.memory import OpenCLBuffer
 from ep_opencl.multiplier import Multiplier
 from ep_opencl.product import NO_TAIL, Product, Tail
 from ep_opencl.stream import OpenCLStream
 from ep_sdk.kernels import Kernel, KernelNode
+from ep_sdk.shapes import Shape
 
 __all__ = ["zero_point_arguments", "zero_point_tail"]
 

@@ -17,13 +17,14 @@ from ep_opencl.elements import ELEMENTS
 from ep_opencl.expression import Align, Expression, Operation
 from ep_opencl.kernels.elementwise import ElementwiseKernel, dtype_of, elementwise_row
 from ep_opencl.kernels.products import zero_point_arguments, zero_point_tail
-from ep_opencl.launch import TABLE, Bench, Shape
+from ep_opencl.launch import TABLE, Bench
 from ep_opencl.memory import OpenCLBuffer
 from ep_opencl.multiplier import Multiplier
 from ep_opencl.product import Product, Tail
 from ep_opencl.stream import OpenCLStream
 from ep_opencl.windows import spatial_rank, window_geometry
 from ep_sdk.kernels import Kernel, KernelNode
+from ep_sdk.shapes import Shape
 
 __all__: list[str] = []
 

@@ -10,7 +10,7 @@ import numpy as np
 from ep_core.errors import RunError
 from ep_core.types import DataType
 from ep_opencl.elements import ELEMENTS, FLOATS, NARROW_FLOATS
-from ep_opencl.launch import TABLE, Bench, positive_axis, text_attribute
+from ep_opencl.launch import TABLE, Bench, text_attribute
 from ep_opencl.memory import OpenCLBuffer
 from ep_opencl.resize_taps import (
     ResizedAxis,
@@ -21,6 +21,7 @@ from ep_opencl.resize_taps import (
 )
 from ep_opencl.stream import OpenCLStream
 from ep_sdk.kernels import Kernel, KernelNode
+from ep_sdk.shapes import positive_axis
 
 __all__: list[str] = []
 
