@@ -6,18 +6,15 @@ One episode again: `python -m stress --seed 7 --first 1234 --count 1`.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import ctypes
 import faulthandler
 import gc
-import os
 import sys
 import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from stress.devices import stress_providers
@@ -43,7 +40,7 @@ _FEW_SAMPLES = 60
 class _Sample:
     """What there is after an episode; 0 for what isn't known."""
 
-    resident: int
+    heap: int
     traced: int
     blocks: int
 
@@ -102,21 +99,40 @@ def _is_over(args: argparse.Namespace, number: int, start: float) -> bool:
     return bool(time.monotonic() - start > 60 * args.minutes)
 
 
+class _MallInfo(ctypes.Structure):
+    """`struct mallinfo2` of the GNU C library (mallinfo(3)): ten sizes in bytes or numbers."""
+
+    _fields_ = (
+        *((name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd")),
+        *((name, ctypes.c_size_t) for name in ("usmblks", "fsmblks", "uordblks", "fordblks")),
+        ("keepcost", ctypes.c_size_t),
+    )
+
+
+def _heap() -> int:
+    """Bytes that are taken from the C library and not given back; 0 where it doesn't tell.
+
+    Not what is resident: with many threads that rises by what the library keeps of each arena.
+    """
+    try:
+        mallinfo = ctypes.CDLL(None).mallinfo2
+    except AttributeError:
+        return 0
+    mallinfo.restype = _MallInfo
+    told = mallinfo()
+    return int(told.uordblks + told.hblkhd)
+
+
 def _sample() -> _Sample:
     gc.collect()
-    with contextlib.suppress(AttributeError):  # not every C library has it
-        ctypes.CDLL(None).malloc_trim(0)  # what it keeps back for later isn't lost
-    statm = Path("/proc/self/statm")
-    pages = int(statm.read_text(encoding="ascii").split()[1]) if statm.exists() else 0
-    resident = pages * os.sysconf("SC_PAGE_SIZE")
     traced = tracemalloc.get_traced_memory()[0] if tracemalloc.is_tracing() else 0
-    return _Sample(resident, traced, sys.getallocatedblocks())
+    return _Sample(_heap(), traced, sys.getallocatedblocks())
 
 
 def _line(episodes: int, seconds: float, sample: _Sample, counts: Counter[str]) -> str:
     return (
         f"{seconds:.0f} s: {episodes} episodes, {counts['accesses']} accesses checked, "
-        f"{counts['interrupts']} interrupts, {sample.resident / 2**20:.0f} MB resident"
+        f"{counts['interrupts']} interrupts, {sample.heap / 2**20:.1f} MB in use"
     )
 
 
@@ -125,7 +141,7 @@ def _growth(samples: list[_Sample]) -> Iterator[tuple[str, bool]]:
     traced = [sample.traced for sample in samples if sample.traced]
     untraced = [sample for sample in samples if not sample.traced]  # tracing takes memory itself
     series = {
-        "resident bytes": [sample.resident for sample in untraced],
+        "bytes of the heap": [sample.heap for sample in untraced],
         "blocks of Python": [sample.blocks for sample in untraced],
         "traced bytes": traced,
     }
@@ -137,7 +153,7 @@ def _growth(samples: list[_Sample]) -> Iterator[tuple[str, bool]]:
         grown = slope * len(late)
         text = f"{what}: {first:.0f} after the warm-up, {grown:+.0f} until the end"
         # Tracing begins with nothing: what fills up once is all there is.
-        yield text, bool(grown > _MOST_GROWTH * max(first, untraced[-1].resident / 10))
+        yield text, bool(grown > _MOST_GROWTH * max(first, untraced[-1].heap / 10))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ exceptions it throws away.
 
 from __future__ import annotations
 
+import _weakrefset
 import random
 import signal
 import threading
@@ -19,7 +20,7 @@ from types import FrameType
 __all__ = ["Interrupted", "Interrupter"]
 
 
-_DELICATE_FILES = (threading.__file__, weakref.__file__)
+_DELICATE_FILES = (threading.__file__, weakref.__file__, _weakrefset.__file__)
 _DELICATE_FUNCTIONS = ("create_stream", "_note_collection")
 
 

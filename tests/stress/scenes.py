@@ -211,7 +211,8 @@ def values(schedule: Schedule) -> Callable[[], None]:
         provider.close = note  # type: ignore[method-assign]
 
         def make() -> None:
-            hold(provider)  # as a run does that is under way
+            run = object()
+            hold(provider, run)  # as a run does that is under way
             for _ in range(3):
                 buffer = provider.allocator.allocate((4,), DataType.FLOAT)
                 tensor = DeviceTensor(buffer, provider)
@@ -221,19 +222,20 @@ def values(schedule: Schedule) -> Callable[[], None]:
                 del cycle
                 gc.collect(0)
                 bury()
-            let_go(provider)
+            let_go(provider, run)
 
         kept = DeviceTensor(provider.allocator.allocate((4,), DataType.FLOAT), provider)
         held = [kept]
         del kept
-        hold(provider)  # so that it isn't over before all have begun
+        scene = object()
+        hold(provider, scene)  # so that it isn't over before all have begun
 
         def end() -> None:
             retire(provider)
             held.clear()
 
         _together(schedule, make, make, end)
-        let_go(provider)
+        let_go(provider, scene)
         bury()
         gc.collect(0)
         bury()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import linecache
 import logging
+import sys
 import threading
 from types import SimpleNamespace
 
 import pytest
 
+from ep_core.values import holds
 from ep_core.values.holds import DeviceTensor, bury, hold, let_go, retire
 
 
@@ -51,19 +55,49 @@ def test_a_provider_that_nobody_holds_closes_at_once(provider):
 
 
 def test_it_closes_with_its_last_holder(provider):
-    hold(provider)
-    hold(provider)
+    hold(provider, "first")
+    hold(provider, "second")
     retire(provider)
-    let_go(provider)
+    let_go(provider, "first")
+    let_go(provider, "first")
     assert provider.closed == 0
-    let_go(provider)
+    let_go(provider, "second")
     assert provider.closed == 1
 
 
 def test_a_provider_that_isn_t_retired_stays_open(provider):
-    hold(provider)
-    let_go(provider)
+    hold(provider, "first")
+    let_go(provider, "first")
     assert provider.closed == 0
+
+
+@pytest.mark.parametrize("moment", range(24))
+def test_an_interrupted_owner_holds_nobody(provider, moment):
+    """However far its making got: interrupted before the line of that number."""
+    lines = 0
+
+    def trace(frame, event, argument):
+        nonlocal lines
+        if frame.f_code.co_filename != holds.__file__:
+            return None
+        line = linecache.getline(holds.__file__, frame.f_lineno)
+        if event == "line" and "with " not in line:  # no signal comes before its lock is let go
+            lines += 1
+            if lines > moment:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.settrace(trace)
+        try:
+            owner = DeviceTensor(buffer(1), provider)
+        finally:
+            sys.settrace(before)
+        del owner
+    bury()
+    retire(provider)
+    assert provider.closed == 1
 
 
 def test_a_tensor_goes_back_with_its_last_reference(provider):

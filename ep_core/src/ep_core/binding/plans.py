@@ -72,6 +72,7 @@ class BoundPlans:
     def __init__(
         self, layout: Layout, candidates: Sequence[Candidate], make_pool: MakePool
     ) -> None:
+        self._holder = object()
         self._layout = layout
         self._candidates = candidates
         self._make_pool = make_pool
@@ -122,7 +123,7 @@ class BoundPlans:
         self._entries.clear()
         while self._guests:
             with contextlib.suppress(Exception):
-                let_go(self._guests.popitem()[1])
+                let_go(self._guests.popitem()[1], self._holder)
 
     def _enter(self, filled: Filled) -> _Entry:
         """The entry of a wish, counted as used until the caller takes that back."""
@@ -143,8 +144,8 @@ class BoundPlans:
     def _make(self, filled: Filled) -> _Entry:
         for memory, provider in filled.guests.items():
             if memory not in self._guests:
-                hold(provider)
                 self._guests[memory] = provider
+                hold(provider, self._holder)
         guests = [self._guests[memory] for memory in filled.guests]
         scratch = list(self._layout.scratch)
         planner = BoundPlanner(self._layout.graph, self._candidates, scratch, filled.wish, guests)

@@ -23,33 +23,40 @@ _LOG = logging.getLogger("ep_core")
 
 
 class _Hold:
-    """Who is kept open by how many, and whether it would be closed otherwise."""
+    """Who is kept open by whom, and whether it would be closed otherwise."""
 
     def __init__(self, provider: ExecutionProvider) -> None:
         self.provider = provider
-        self.count = 0
+        self.holders: set[object] = set()
         self.is_retired = False
 
 
 _lock = threading.Lock()
 _holds: dict[int, _Hold] = {}  # by the provider's id, as long as somebody holds it
-_dead: deque[tuple[Buffer, Allocator, ExecutionProvider]] = deque()
+_dead: deque[tuple[Buffer, Allocator, ExecutionProvider, object]] = deque()
 _collecting: list[int] = []  # the thread in which the garbage collector is at work
 
 
-def hold(provider: ExecutionProvider) -> None:
-    """Keep a provider open until `let_go` is called as often."""
+def hold(provider: ExecutionProvider, holder: object) -> None:
+    """Keep a provider open until `let_go` is called for this holder.
+
+    The caller makes sure that it will be before it calls: an interrupt may come at any moment.
+    """
     with _lock:
-        held = _holds.setdefault(id(provider), _Hold(provider))
-        held.count += 1
+        _holds.setdefault(id(provider), _Hold(provider)).holders.add(holder)
 
 
-def let_go(provider: ExecutionProvider) -> None:
-    """Undo one `hold`; closes the provider if that was the last and it is retired."""
+def let_go(provider: ExecutionProvider, holder: object) -> None:
+    """Undo a `hold`; closes the provider if that was the last and it is retired.
+
+    Nothing happens if there is no such holder.
+    """
     with _lock:
-        held = _holds[id(provider)]
-        held.count -= 1
-        if held.count:
+        held = _holds.get(id(provider))
+        if held is None:
+            return
+        held.holders.discard(holder)
+        if held.holders:
             return
         del _holds[id(provider)]
     if held.is_retired:
@@ -61,9 +68,10 @@ def retire(provider: ExecutionProvider) -> None:
     bury()
     with _lock:
         held = _holds.get(id(provider))
-        if held is not None:
+        if held is not None and held.holders:
             held.is_retired = True
             return
+        _holds.pop(id(provider), None)
     provider.close()
 
 
@@ -88,8 +96,9 @@ class DeviceTensor:
         self.buffer = buffer
         self.provider = provider
         self.is_read_only = is_read_only
-        hold(provider)
-        weakref.finalize(self, _lose, buffer, allocator, provider)
+        holder = object()
+        weakref.finalize(self, _lose, buffer, allocator, provider, holder)
+        hold(provider, holder)
 
 
 def bury() -> None:
@@ -99,19 +108,23 @@ def bury() -> None:
             _release(*_dead.popleft())
 
 
-def _lose(buffer: Buffer, allocator: Allocator, provider: ExecutionProvider) -> None:
-    _dead.append((buffer, allocator, provider))
+def _lose(
+    buffer: Buffer, allocator: Allocator, provider: ExecutionProvider, holder: object
+) -> None:
+    _dead.append((buffer, allocator, provider, holder))
     if threading.get_ident() not in _collecting:
         bury()
 
 
-def _release(buffer: Buffer, allocator: Allocator, provider: ExecutionProvider) -> None:
+def _release(
+    buffer: Buffer, allocator: Allocator, provider: ExecutionProvider, holder: object
+) -> None:
     try:
         allocator.release(buffer)
     except Exception as error:  # noqa: BLE001 - nobody is there who could be told
         _LOG.warning("releasing a value in %s: %s", buffer.memory, error)
     try:
-        let_go(provider)
+        let_go(provider, holder)
     except Exception as error:  # noqa: BLE001 - as above
         _LOG.warning("closing provider %r: %s", provider.info.name, error)
 

@@ -111,7 +111,7 @@ def squeeze(ask: Ask) -> Iterator[Sample]:
         yield sample("negative", [-2], core=True)
         yield sample("unsorted", [2, 0])
     if ask.takes(1):
-        yield sample("constant", [2, 0], constants=[1])
+        yield sample("constant", [2, 0], constants=[1], core=True)
     if drops:
         yield Sample("all", [x], core=True)
     else:
@@ -222,7 +222,7 @@ def tile(ask: Ask) -> Iterator[Sample]:
     yield Sample("plain", [x, ask.ints(2, 3)], core=True)
     yield Sample("ones", [x, ask.ints(1, 1)])
     yield Sample("zero", [x, ask.ints(0, 2)])
-    yield Sample("constant", [x, ask.ints(1, 2)], constants=[1])
+    yield Sample("constant", [x, ask.ints(1, 2)], constants=[1], core=True)
     yield Sample("symbolic", [x, ask.ints(2, 1)], symbolic=True)
     yield Sample("rank0", [ask.random(), np.zeros(0, _INT64)])
 
