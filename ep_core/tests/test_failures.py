@@ -18,6 +18,7 @@ from ep_core.errors import (
     FeedError,
     PlacementError,
     RunError,
+    SessionClosedError,
 )
 
 MODEL = """
@@ -188,6 +189,31 @@ def test_everybody_who_closes_waits_for_the_end_of_runs(split):
     for thread in threads:
         thread.join(10)
     assert order == ["run", "closed", "closed", "closed"]
+
+
+def test_a_close_that_is_interrupted_can_be_called_again(provide):
+    fast = provide("fast", {"Abs", "Relu"})
+    provide()
+    session = InferenceSession(model(), providers=["fast", "cpu"])
+    (provider,) = fast.made
+    partition = provider.partitions[0]
+    close, interrupts = partition.close, [KeyboardInterrupt()]
+
+    def closing():
+        if interrupts:
+            raise interrupts.pop()
+        close()
+
+    partition.close = closing
+    with pytest.raises(KeyboardInterrupt):
+        session.close()
+    with pytest.raises(SessionClosedError):
+        session.run(None, {"x": X})
+    assert not provider.closed
+    session.close()
+    assert provider.closed == 1
+    session.close()
+    assert provider.closed == 1
 
 
 # ------------------------------------------------------------ compiling

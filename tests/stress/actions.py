@@ -278,6 +278,7 @@ def _bound(one: _Action) -> None:
 
 def _swap_inputs(one: _Action, feeds: dict[str, Any], right: dict[str, Any]) -> None:
     """Take a value that another session gave for an input that it fits."""
+    numbers = dict(feeds)
     for name, value in list(feeds.items()):
         if not _is_numeric(value) or one.rng.random() < 0.5:
             continue
@@ -285,16 +286,11 @@ def _swap_inputs(one: _Action, feeds: dict[str, Any], right: dict[str, Any]) -> 
             if kept.right.dtype == value.dtype and kept.right.shape == value.shape:
                 feeds[name] = kept.value
                 one.excuses += kept.excuses
-                known = {**one.feeds, **{n: _known(one, v) for n, v in feeds.items()}}
-                right.update(zip(one.names, one.crew.subject.answer(known), strict=True))
+                numbers[name] = kept.right
+                answer = one.crew.subject.answer({**one.feeds, **numbers})
+                right.update(zip(one.names, answer, strict=True))
                 one.crew.counts["values passed on"] += 1
                 break
-
-
-def _known(one: _Action, value: Any) -> Any:
-    if not isinstance(value, OrtValue):
-        return value
-    return next(kept.right for kept in one.crew.kept() if kept.value is value)
 
 
 def _with_values(one: _Action) -> None:

@@ -82,6 +82,7 @@ class InferenceSession(BoundRuns):
         disabled_optimizers: Collection[str] = (),
     ) -> None:
         self._closed = False
+        self._released = False
         self._active: deque[int] = deque()  # the thread of each run under way
         self._closing = threading.RLock()
         self._options = sess_options if sess_options is not None else SessionOptions()
@@ -261,8 +262,8 @@ class InferenceSession(BoundRuns):
                 fix="Call it after the run, or from another thread.",
             )
         with self._closing:
-            if not self._closed:
-                self._closed = True
+            self._closed = True
+            if not self._released:
                 while self._active:
                     time.sleep(_CLOSE_POLL_SECONDS)
                 self._contexts.close()
@@ -270,6 +271,7 @@ class InferenceSession(BoundRuns):
                 self._compiler.close()
                 close_candidates(self._candidates)
                 self._profiler.close()
+                self._released = True  # a close that was interrupted begins anew
         self._background.close()
 
     def __enter__(self) -> InferenceSession:
@@ -285,7 +287,7 @@ class InferenceSession(BoundRuns):
 
     def __del__(self) -> None:
         # Without runs under way there is nothing to wait for: they hold a reference.
-        if not getattr(self, "_closed", True) and hasattr(self, "_contexts"):
+        if not getattr(self, "_released", True) and hasattr(self, "_contexts"):
             with contextlib.suppress(Exception):
                 self.close()
 
