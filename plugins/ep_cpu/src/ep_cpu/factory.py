@@ -13,6 +13,7 @@ import numpy as np
 
 from ep_core.contracts import API_VERSION, ExecutionProvider, ProviderFactory, ProviderInfo
 from ep_core.types import DeviceInfo
+from ep_cpu.options import OPTIONS
 from ep_cpu.speed import declared_speed
 from ep_sdk.factory import StandardFactory
 
@@ -37,6 +38,7 @@ def make_factory() -> ProviderFactory:
         vendor="ep",
         auto=True,
         priority=0,
+        options=OPTIONS,
     )
     return StandardFactory(info, _devices, _open)
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
-from ep_core.contracts import ProviderFeatures
+from ep_core.contracts import CompiledPartition, NodeTime, ProviderFeatures
+from ep_core.cores import usable_cores
+from ep_core.errors import CompileError
+from ep_core.graph import Node, Subgraph
 from ep_cpu.kernels import load_table
+from ep_cpu.native.binding import levels, native_module
+from ep_cpu.native.partition import NativeSegment, NativeSettings, native_program
+from ep_cpu.options import AUTOMATIC, NO_INSTRUCTIONS
 from ep_cpu.workspace import workspace_of
 from ep_sdk.kernel_provider import KernelProvider
-from ep_sdk.kernels import KernelNode, KernelTable
+from ep_sdk.kernels import Kernel, KernelNode, KernelRow, KernelTable
+from ep_sdk.lookup import describe_node
 
 __all__ = ["CpuProvider"]
 
@@ -31,3 +39,54 @@ class CpuProvider(KernelProvider):
     def workspace(self, kernel_node: KernelNode) -> int | None:
         """What numpy needs beside inputs and outputs, as far as it was measured."""
         return workspace_of(kernel_node)
+
+    def compile(self, subgraph: Subgraph) -> CompiledPartition:
+        """Make a program of native segments where there can be some, else of kernels alone.
+
+        Raises:
+            CompileError: a node has no row, or its kernel can't be made.
+            ProviderError: the provider is closed.
+        """
+        self.check_open()
+        settings = self._native_settings()
+        if settings is None:
+            return super().compile(subgraph)
+
+        def describe(node: Node) -> KernelNode:
+            return describe_node(subgraph.graph, node, self.options, self)
+
+        def find(node: Node) -> tuple[KernelNode, KernelRow | str]:
+            kernel_node = describe(node)
+            return kernel_node, self.find_row(kernel_node)
+
+        program = native_program(
+            subgraph, describe, find, self.workspace, settings, on_close=self.forget
+        )
+        if program is None:
+            return super().compile(subgraph)
+        self.track(program)
+        return program
+
+    def timed_kernel(
+        self, kernel: Kernel, node: Node, record: Callable[[NodeTime], None]
+    ) -> Kernel:
+        """As in the base class; native segments time their steps one by one."""
+        if isinstance(kernel, NativeSegment):
+            return kernel.timed(record)
+        return super().timed_kernel(kernel, node, record)
+
+    def _native_settings(self) -> NativeSettings | None:
+        """How native programs are made, None without the compiled module or where it is off."""
+        level = self.options.get("instructions", AUTOMATIC)
+        module = native_module()
+        if module is None or level == NO_INSTRUCTIONS:
+            return None
+        usable = levels()
+        chosen = usable[0] if level == AUTOMATIC else level
+        if chosen not in usable:
+            raise CompileError(
+                f"instructions {chosen!r} can't run here",
+                expected=f"{', '.join(usable)} or {NO_INSTRUCTIONS}",
+            )
+        threads = int(self.options.get("intra_op_num_threads", 0))
+        return NativeSettings(module, chosen, threads or usable_cores())

@@ -1,0 +1,300 @@
+// Products of matrices with a packed second operand; also attention, which is made of two.
+//
+// B is packed in panels of kPanel columns, the last one as narrow as whole vectors allow. A tile of
+// C, some rows times one panel, stays in registers while k runs. The order of every sum depends on k
+// alone: neither on threads nor on where a tile begins.
+#include "functions.h"
+#include "gemm.h"
+#include "parts.h"
+
+namespace ep::EP_LEVEL {
+namespace {
+
+/// Deeper products are cut into equal blocks, so that a block of a panel stays in the cache.
+constexpr int64_t kMostDepth = 1024;
+
+EP_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+struct Tile {
+  const float *const *a; // one pointer per row and tap
+  int64_t taps, depth;
+  const float *b;
+  float *c;
+  int64_t c_step;
+  const float *bias; // null: start from 0
+  bool goes_on;      // start from what C holds
+  Vec low, high;
+  int last; // columns of the last vector
+};
+
+template <int Rows, int Vectors> void compute_tile(const Tile &tile) {
+  Vec sums[Rows][Vectors];
+  if (tile.goes_on) {
+    for (int i = 0; i < Rows; ++i)
+      for (int j = 0; j < Vectors; ++j) {
+        const float *from = tile.c + i * tile.c_step + j * kLanes;
+        sums[i][j] = j + 1 < Vectors ? load(from) : load_part(from, tile.last);
+      }
+  } else {
+    for (int j = 0; j < Vectors; ++j) {
+      Vec start = {};
+      if (tile.bias != nullptr)
+        start = j + 1 < Vectors ? load(tile.bias + j * kLanes)
+                                : load_part(tile.bias + j * kLanes, tile.last);
+      for (int i = 0; i < Rows; ++i)
+        sums[i][j] = start;
+    }
+  }
+  const float *b = tile.b;
+  for (int64_t tap = 0; tap < tile.taps; ++tap) {
+    const float *a[Rows];
+    for (int i = 0; i < Rows; ++i)
+      a[i] = tile.a[i * tile.taps + tap];
+    for (int64_t k = 0; k < tile.depth; ++k) {
+      Vec right[Vectors];
+#pragma GCC unroll 4
+      for (int j = 0; j < Vectors; ++j)
+        right[j] = load(b + j * kLanes);
+      __builtin_prefetch(b + 8 * Vectors * kLanes);
+#pragma GCC unroll 8
+      for (int i = 0; i < Rows; ++i) {
+        const Vec left = broadcast(a[i][k]);
+#pragma GCC unroll 4
+        for (int j = 0; j < Vectors; ++j)
+          sums[i][j] += left * right[j];
+      }
+      b += Vectors * kLanes;
+    }
+  }
+  for (int i = 0; i < Rows; ++i)
+    for (int j = 0; j < Vectors; ++j) {
+      const Vec value = clamp(sums[i][j], tile.low, tile.high);
+      float *to = tile.c + i * tile.c_step + j * kLanes;
+      if (j + 1 < Vectors)
+        store(to, value);
+      else
+        store_part(to, value, tile.last);
+    }
+}
+
+using ComputeTile = void (*)(const Tile &);
+
+template <int Vectors> ComputeTile tile_of(int rows) {
+  static_assert(kTileRows <= 8);
+  switch (rows) {
+  case 1: return compute_tile<1, Vectors>;
+  case 2: return compute_tile<2, Vectors>;
+  case 3: return compute_tile<3, Vectors>;
+  case 4: return compute_tile<4, Vectors>;
+  case 5: return compute_tile<5, Vectors>;
+  case 6: return compute_tile<6, Vectors>;
+  case 7: return compute_tile<kTileRows < 7 ? kTileRows : 7, Vectors>;
+  default: return compute_tile<kTileRows, Vectors>;
+  }
+}
+
+ComputeTile tile_of(int rows, int vectors) {
+  static_assert(kPanelVectors <= 3);
+  switch (vectors) {
+  case 1: return tile_of<1>(rows);
+  case 2: return tile_of<2>(rows);
+  default: return tile_of<kPanelVectors>(rows);
+  }
+}
+
+EP_INLINE int vectors_of(int64_t columns) {
+  return static_cast<int>((columns + kLanes - 1) / kLanes);
+}
+
+/// One block of depth of one panel, for all rows.
+void compute_block(const Gemm &g, Tile &tile, int64_t row_begin, int64_t row_end, int vectors,
+                   int64_t skipped, float *c) {
+  const float *rows[kTileRows];
+  const ComputeTile full = tile_of(kTileRows, vectors);
+  for (int64_t row = row_begin; row < row_end; row += kTileRows) {
+    const int count = static_cast<int>(least(kTileRows, row_end - row));
+    if (g.rows != nullptr) {
+      tile.a = g.rows + row * g.taps;
+    } else {
+      for (int i = 0; i < count; ++i)
+        rows[i] = g.a + (row + i) * g.a_step + skipped;
+      tile.a = rows;
+    }
+    tile.c = c + row * g.c_step;
+    (count == kTileRows ? full : tile_of(count, vectors))(tile);
+  }
+}
+
+void compute_panel(const Gemm &g, int64_t row_begin, int64_t row_end, int64_t panel) {
+  const int64_t column = panel * kPanel;
+  const int64_t width = least(kPanel, g.n - column);
+  const int vectors = vectors_of(width);
+  const float *packed = g.packed + column * g.k;
+  Tile tile;
+  tile.c_step = g.c_step;
+  tile.last = static_cast<int>(width - (vectors - 1) * kLanes);
+  if (g.rows != nullptr) {
+    tile.taps = g.taps;
+    tile.depth = g.depth;
+    tile.b = packed;
+    tile.bias = g.bias == nullptr ? nullptr : g.bias + column;
+    tile.goes_on = false;
+    tile.low = broadcast(g.low);
+    tile.high = broadcast(g.high);
+    compute_block(g, tile, row_begin, row_end, vectors, 0, g.c + column);
+    return;
+  }
+  tile.taps = 1;
+  const int64_t blocks = g.k == 0 ? 1 : (g.k + kMostDepth - 1) / kMostDepth;
+  for (int64_t block = 0; block < blocks; ++block) {
+    const int64_t begin = g.k * block / blocks;
+    const bool is_last = block + 1 == blocks;
+    tile.depth = g.k * (block + 1) / blocks - begin;
+    tile.b = packed + begin * vectors * kLanes;
+    tile.bias = g.bias == nullptr ? nullptr : g.bias + column;
+    tile.goes_on = block != 0;
+    tile.low = broadcast(is_last ? g.low : -__builtin_inff());
+    tile.high = broadcast(is_last ? g.high : __builtin_inff());
+    compute_block(g, tile, row_begin, row_end, vectors, begin, g.c + column);
+  }
+}
+
+/// What follows on the product, while it is still in the cache.
+void finish(const Gemm &g, int64_t row_begin, int64_t row_end, int64_t column, int64_t width) {
+  Matrix operands[kMostOperands];
+  float *c = g.c + row_begin * g.c_step + column;
+  operands[0] = {c, g.c_step, 1};
+  for (int i = 1; i < g.chain->inputs; ++i) {
+    const Matrix &whole = g.operands[i];
+    operands[i] = whole;
+    operands[i].data += row_begin * whole.row_step + column * whole.column_step;
+  }
+  elementwise(*g.chain, operands, c, g.c_step, row_end - row_begin, width);
+}
+
+} // namespace
+
+int64_t packed_size(int64_t k, int64_t n) {
+  return k * vectors_of(n) * kLanes;
+}
+
+void pack_panels(const float *b, int64_t row_step, int64_t column_step, int64_t k, int64_t n,
+                 float *packed, int64_t begin, int64_t end) {
+  for (int64_t panel = begin; panel < end; ++panel) {
+    const int64_t column = panel * kPanel;
+    const int64_t width = least(kPanel, n - column);
+    const int64_t padded = vectors_of(width) * kLanes;
+    float *to = packed + column * k;
+    const float *from = b + column * column_step;
+    if (column_step == 1) {
+      for (int64_t i = 0; i < k; ++i, to += padded, from += row_step) {
+        __builtin_memcpy(to, from, width * sizeof(float));
+        for (int64_t j = width; j < padded; ++j)
+          to[j] = 0.0f;
+      }
+      continue;
+    }
+    // Reads run along k, some columns at a time, so that the lines that are written stay in reach.
+    for (int64_t j = 0; j < padded; j += 4) {
+      for (int64_t i = 0; i < k; ++i)
+        for (int64_t lane = j; lane < j + 4; ++lane)
+          to[i * padded + lane] =
+              lane < width ? from[lane * column_step + i * row_step] : 0.0f;
+    }
+  }
+}
+
+void gemm(const Gemm &g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+          int64_t panel_end) {
+  for (int64_t panel = panel_begin; panel < panel_end; ++panel)
+    compute_panel(g, row_begin, row_end, panel);
+  if (g.chain != nullptr) {
+    const int64_t column = panel_begin * kPanel;
+    finish(g, row_begin, row_end, column, least(panel_end * kPanel, g.n) - column);
+  }
+}
+
+namespace {
+
+/// One row of scores becomes weights that aren't normalised yet; returns 1 / their sum.
+float weigh(float *scores, const Attention &work, int64_t row) {
+  const float *mask = work.mask == nullptr ? nullptr : work.mask + row * work.mask_row_step;
+  const int64_t whole = work.keys / kLanes * kLanes;
+  const int rest = static_cast<int>(work.keys - whole);
+  Vec most = broadcast(-__builtin_inff());
+  for (int64_t i = 0; i < work.keys; i += kLanes) {
+    const int count = i < whole ? kLanes : rest;
+    Vec value = (count == kLanes ? load(scores + i) : load_part(scores + i, count)) * work.scale;
+    if (mask != nullptr) {
+      if (work.mask_key_step == 0)
+        value += mask[0];
+      else
+        value += count == kLanes ? load(mask + i) : load_part(mask + i, count);
+    }
+    if (count == kLanes) {
+      store(scores + i, value);
+      most = larger(most, value);
+    } else {
+      store_part(scores + i, value, count);
+      float lanes[kLanes];
+      store(lanes, value);
+      for (int lane = count; lane < kLanes; ++lane)
+        lanes[lane] = -__builtin_inff();
+      most = larger(most, load(lanes));
+    }
+  }
+  const Vec top = broadcast(largest_of(most));
+  Vec sum = {};
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    const Vec weight = exponential(load(scores + i) - top);
+    store(scores + i, weight);
+    sum += weight;
+  }
+  float total = sum_of(sum);
+  if (rest > 0) {
+    const Vec weight = exponential(load_part(scores + whole, rest) - top);
+    store_part(scores + whole, weight, rest);
+    for (int lane = 0; lane < rest; ++lane)
+      total += weight[lane];
+  }
+  return 1.0f / total;
+}
+
+} // namespace
+
+void attention(const Attention &work, int64_t row_begin, int64_t row_end) {
+  const int64_t rows = row_end - row_begin;
+  Gemm scores = {};
+  scores.k = work.depth;
+  scores.n = work.keys;
+  scores.a = work.query + row_begin * work.query_step;
+  scores.a_step = work.query_step;
+  scores.packed = work.packed_keys;
+  scores.c = work.scores;
+  scores.c_step = work.keys;
+  scores.low = -__builtin_inff();
+  scores.high = __builtin_inff();
+  gemm(scores, 0, rows, 0, (work.keys + kPanel - 1) / kPanel);
+  for (int64_t row = 0; row < rows; ++row) {
+    float *line = work.scores + row * work.keys;
+    const float factor = weigh(line, work, row_begin + row);
+    for (int64_t i = 0; i < work.keys; i += kLanes) {
+      const int count = static_cast<int>(least(kLanes, work.keys - i));
+      if (count == kLanes)
+        store(line + i, load(line + i) * factor);
+      else
+        store_part(line + i, load_part(line + i, count) * factor, count);
+    }
+  }
+  Gemm values = scores;
+  values.k = work.keys;
+  values.n = work.value_depth;
+  values.a = work.scores;
+  values.a_step = work.keys;
+  values.packed = work.packed_values;
+  values.c = work.result + row_begin * work.result_step;
+  values.c_step = work.result_step;
+  gemm(values, 0, rows, 0, (work.value_depth + kPanel - 1) / kPanel);
+}
+
+} // namespace ep::EP_LEVEL

@@ -1,0 +1,18 @@
+// The table of kernels of one set of instructions.
+#include "gemm.h"
+#include "parts.h"
+
+#define EP_TEXT_OF(name) #name
+#define EP_TEXT(name) EP_TEXT_OF(name)
+
+namespace ep::EP_LEVEL {
+
+extern const Kernels kKernels;
+const Kernels kKernels = {
+    EP_TEXT(EP_LEVEL), kLanes,     kTileRows,   static_cast<int>(kPanel),
+    packed_size,       pack_panels, gemm,       attention,
+    elementwise,       normalise,  softmax,     reduce_rows,
+    reduce_columns,    depthwise,  pool,        transpose,
+};
+
+} // namespace ep::EP_LEVEL

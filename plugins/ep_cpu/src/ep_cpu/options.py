@@ -1,0 +1,41 @@
+"""The options that the CPU provider takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ep_core.contracts import OptionSpec
+
+__all__ = ["AUTOMATIC", "NO_INSTRUCTIONS", "OPTIONS"]
+
+AUTOMATIC = "auto"
+NO_INSTRUCTIONS = "none"
+_INSTRUCTIONS = (AUTOMATIC, "avx512", "avx2", "portable", NO_INSTRUCTIONS)
+
+
+def _instructions(given: Any) -> str:
+    text = str(given).lower()
+    if text not in _INSTRUCTIONS:
+        raise ValueError(f"one of {', '.join(_INSTRUCTIONS)}")
+    return text
+
+
+def _threads(given: Any) -> int:
+    number = int(given)
+    if not 0 <= number <= 256:
+        raise ValueError("a number of threads from 0, for all cores, to 256")
+    return number
+
+
+OPTIONS: Mapping[str, OptionSpec] = {
+    "instructions": OptionSpec(
+        AUTOMATIC,
+        "Set of instructions of the native code: auto, avx512, avx2, portable, or none to run on "
+        "the kernels in Python.",
+        parse=_instructions,
+    ),
+    "intra_op_num_threads": OptionSpec(
+        0, "Threads inside one operator of the native code; 0 for all cores.", parse=_threads
+    ),
+}
