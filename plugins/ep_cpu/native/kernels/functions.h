@@ -63,7 +63,7 @@ EP_INLINE Vec logarithm(Vec x) {
   return choose((x < 0.0f) | (x != x), broadcast(__builtin_nanf("")), result);
 }
 
-/// Hyperbolic tangent, 3 ULP. A rational function in x^2, fitted for the least relative error on
+/// Hyperbolic tangent, 5 ULP. A rational function in x^2, fitted for the least relative error on
 /// |x| <= 9.2, beyond which the result rounds to 1.
 EP_INLINE Vec hyperbolic_tangent(Vec x) {
   constexpr float kAbove[] = {-1.1821940995582203e-11f, 3.006696402962916e-08f,
@@ -77,7 +77,7 @@ EP_INLINE Vec hyperbolic_tangent(Vec x) {
   return clamp(result, broadcast(-1.0f), broadcast(1.0f));
 }
 
-/// Error function, 4 ULP. A rational function in x^2, fitted likewise on |x| <= 4.
+/// Error function, 6 ULP. A rational function in x^2, fitted likewise on |x| <= 4.
 EP_INLINE Vec error_function(Vec x) {
   constexpr float kAbove[] = {1.986586084967712e-06f, 0.00028448228840716183f,
                               0.00388139090500772f,   0.053095635026693344f,
@@ -104,7 +104,7 @@ EP_INLINE Vec gelu_by_tangent(Vec x) {
   return x * 0.5f * (1.0f + hyperbolic_tangent(inner));
 }
 
-/// log(1 + e^x), without overflow.
+/// log(1 + e^x), 3 ULP, without overflow.
 EP_INLINE Vec softplus(Vec x) {
   return choose(x < 0.0f, Vec{}, x) + log_of_one_plus(exponential(-absolute(x)));
 }

@@ -17,6 +17,7 @@ EP_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 struct Tile {
   const float *const *a; // one pointer per row and tap
+  int64_t a_row;         // pointers from a row to the next
   int64_t taps, depth;
   const float *b;
   float *c;
@@ -49,7 +50,7 @@ template <int Rows, int Vectors> void compute_tile(const Tile &tile) {
   for (int64_t tap = 0; tap < tile.taps; ++tap) {
     const float *a[Rows];
     for (int i = 0; i < Rows; ++i)
-      a[i] = tile.a[i * tile.taps + tap];
+      a[i] = tile.a[i * tile.a_row + tap];
     for (int64_t k = 0; k < tile.depth; ++k) {
       Vec right[Vectors];
 #pragma GCC unroll 4
@@ -106,7 +107,7 @@ EP_INLINE int vectors_of(int64_t columns) {
   return static_cast<int>((columns + kLanes - 1) / kLanes);
 }
 
-/// One block of depth of one panel, for all rows.
+/// One block of depth of one panel, for all rows. `skipped` are floats of a row, or taps.
 void compute_block(const Gemm &g, Tile &tile, int64_t row_begin, int64_t row_end, int vectors,
                    int64_t skipped, float *c) {
   const float *rows[kTileRows];
@@ -114,7 +115,7 @@ void compute_block(const Gemm &g, Tile &tile, int64_t row_begin, int64_t row_end
   for (int64_t row = row_begin; row < row_end; row += kTileRows) {
     const int count = static_cast<int>(least(kTileRows, row_end - row));
     if (g.rows != nullptr) {
-      tile.a = g.rows + row * g.taps;
+      tile.a = g.rows + (row - g.first_row) * g.taps + skipped;
     } else {
       for (int i = 0; i < count; ++i)
         rows[i] = g.a + (row + i) * g.a_step + skipped;
@@ -129,29 +130,24 @@ void compute_panel(const Gemm &g, int64_t row_begin, int64_t row_end, int64_t pa
   const int64_t column = panel * kPanel;
   const int64_t width = least(kPanel, g.n - column);
   const int vectors = vectors_of(width);
-  const float *packed = g.packed + column * g.k;
+  const bool by_taps = g.rows != nullptr;
+  // What is cut into blocks: the taps of a window, or k itself.
+  const int64_t length = by_taps ? g.taps : g.k;
+  const int64_t unit = by_taps ? g.depth : 1;
+  const int64_t wanted = (g.k + kMostDepth - 1) / kMostDepth;
+  const int64_t blocks = wanted < 1 ? 1 : least(wanted, length < 1 ? 1 : length);
   Tile tile;
+  tile.a_row = by_taps ? g.taps : 1;
   tile.c_step = g.c_step;
+  tile.bias = g.bias == nullptr ? nullptr : g.bias + column;
   tile.last = static_cast<int>(width - (vectors - 1) * kLanes);
-  if (g.rows != nullptr) {
-    tile.taps = g.taps;
-    tile.depth = g.depth;
-    tile.b = packed;
-    tile.bias = g.bias == nullptr ? nullptr : g.bias + column;
-    tile.goes_on = false;
-    tile.low = broadcast(g.low);
-    tile.high = broadcast(g.high);
-    compute_block(g, tile, row_begin, row_end, vectors, 0, g.c + column);
-    return;
-  }
-  tile.taps = 1;
-  const int64_t blocks = g.k == 0 ? 1 : (g.k + kMostDepth - 1) / kMostDepth;
   for (int64_t block = 0; block < blocks; ++block) {
-    const int64_t begin = g.k * block / blocks;
+    const int64_t begin = length * block / blocks;
+    const int64_t count = length * (block + 1) / blocks - begin;
     const bool is_last = block + 1 == blocks;
-    tile.depth = g.k * (block + 1) / blocks - begin;
-    tile.b = packed + begin * vectors * kLanes;
-    tile.bias = g.bias == nullptr ? nullptr : g.bias + column;
+    tile.taps = by_taps ? count : 1;
+    tile.depth = by_taps ? g.depth : count;
+    tile.b = g.packed + column * g.k + begin * unit * vectors * kLanes;
     tile.goes_on = block != 0;
     tile.low = broadcast(is_last ? g.low : -__builtin_inff());
     tile.high = broadcast(is_last ? g.high : __builtin_inff());

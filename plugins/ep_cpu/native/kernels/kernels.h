@@ -56,9 +56,9 @@ struct Gemm {
   const float *bias; // n floats or null
   float low, high;
   // Implicit convolutions: k is taps * depth, and row i of A is made of `taps` pieces of `depth`
-  // floats, which begin at the pointers rows[i * taps ...].
+  // floats, which begin at the pointers rows[(i - first_row) * taps ...].
   const float *const *rows;
-  int64_t taps, depth;
+  int64_t first_row, taps, depth;
   // What follows on the result: operand 0 of the chain is the result itself, the others begin at
   // row 0 and column 0 of the whole matrix.
   const Chain *chain;

@@ -3,47 +3,16 @@
 // Inputs: A, B, bias or nothing, then the chain's operands from its second on. Attributes: "a_order",
 // "b_order" and "order" transpose A, B and the result without moving anything; "low" and "high" bound
 // the result. B is packed when the program is made if it is constant, else in every run.
-#include <limits>
-
-#include "chain.h"
+#include "behind.h"
 #include "strided.h"
+#include "tiling.h"
 
 namespace ep {
 namespace {
 
-constexpr int64_t kRowBlock = 120;      // rows of A that stay in the cache; full tiles of 6 and of 8
-constexpr int64_t kChunkWork = 1 << 18; // multiplications that are worth handing to a thread
-
-/// A product cut into blocks of rows times groups of panels.
-struct Tiling {
-  int64_t rows, row_block, row_blocks, panels, group, groups;
-
-  Tiling(int64_t m, int64_t n, int64_t k, int panel) : rows(m) {
-    row_blocks = std::max<int64_t>((m + kRowBlock - 1) / kRowBlock, 1);
-    row_block = std::max<int64_t>((m + row_blocks - 1) / row_blocks, 1);
-    row_block = std::min((row_block + 23) / 24 * 24, std::max<int64_t>(m, 1));
-    row_blocks = (m + row_block - 1) / row_block;
-    panels = (n + panel - 1) / panel;
-    group = std::max<int64_t>(kChunkWork / std::max<int64_t>(row_block * panel * k, 1), 1);
-    groups = panels == 0 ? 0 : (panels + group - 1) / group;
-  }
-
-  int64_t count() const { return row_blocks * groups; }
-
-  void run(const Kernels &kernels, const Gemm &gemm, int64_t chunk) const {
-    const int64_t row = chunk / groups * row_block;
-    const int64_t panel = chunk % groups * group;
-    kernels.gemm(gemm, row, std::min(row + row_block, rows), panel,
-                 std::min(panel + group, panels));
-  }
-};
-
 class MatMul final : public Operation {
 public:
-  explicit MatMul(const Making &making)
-      : chain_(OwnedChain::read(making.attributes)),
-        low_(making.attributes.number("low", -std::numeric_limits<float>::infinity())),
-        high_(making.attributes.number("high", std::numeric_limits<float>::infinity())) {
+  explicit MatMul(const Making &making) : behind_(making.attributes) {
     const auto order = [&](const char *name) {
       return making.attributes.has(name) ? making.attributes.integers(name)
                                          : std::vector<int64_t>{};
@@ -94,67 +63,27 @@ private:
         });
   }
 
-  Gemm start(int64_t k, int64_t n) const {
-    Gemm gemm = {};
-    gemm.k = k;
-    gemm.n = n;
-    gemm.low = low_;
-    gemm.high = high_;
-    return gemm;
-  }
-
-  void check_bias(const Planning &planning, int64_t n) const {
-    if (!planning.has(2))
-      return;
-    const Spec &bias = planning.input(2);
-    need(bias.type == DType::kFloat && bias.shape.count() == n && bias.shape.rank() >= 1 &&
-             bias.shape[bias.shape.rank() - 1] == n,
-         "the bias doesn't fit");
-  }
-
-  std::vector<Matrix> chain_operands(const Planning &planning, const Shape &result) const {
-    std::vector<Matrix> operands;
-    if (chain_ == nullptr)
-      return operands;
-    operands.resize(size_t(chain_->inputs()));
-    for (size_t i = 1; i < operands.size(); ++i) {
-      const Spec &spec = planning.input(i + 2);
-      need(spec.type == DType::kFloat, "an operand isn't float32");
-      operands[i] = matrix_over(spec.shape, result);
-    }
-    return operands;
-  }
-
-  void attach(Gemm &gemm, std::vector<Matrix> &operands, const Running &running) const {
-    gemm.bias = running.input(2);
-    if (chain_ == nullptr)
-      return;
-    for (size_t i = 1; i < operands.size(); ++i)
-      operands[i].data = running.input(i + 2);
-    gemm.chain = &chain_->chain();
-    gemm.operands = operands.data();
-  }
-
   /// All rows of A times one packed matrix.
   Planned plan_stack(const Planning &planning, const Strided &a, int64_t k, int64_t n) const {
     Shape result;
     for (int axis = 0; axis + 1 < a.rank(); ++axis)
       result.append(a.shape[axis]);
     result.append(n);
-    check_bias(planning, n);
     const Tiling tiling(a.shape.count(0, a.rank() - 1), n, k, planning.kernels.panel);
     Planned planned;
     planned.outputs = {{DType::kFloat, result}};
-    planned.task = task([this, tiling, k, n, operands = chain_operands(planning, result)](
+    planned.task = task([this, tiling, k, n, operands = behind_.plan(planning, result)](
                             const Running &running) {
       std::vector<Matrix> own = operands;
-      Gemm gemm = start(k, n);
+      Gemm gemm = {};
+      gemm.k = k;
+      gemm.n = n;
       gemm.a = running.input(0);
       gemm.a_step = k;
       gemm.packed = packed_->floats();
       gemm.c = running.output();
       gemm.c_step = n;
-      attach(gemm, own, running);
+      behind_.attach(gemm, own, running);
       running.crew.each(tiling.count(), [&](int64_t chunk, int) {
         tiling.run(running.kernels, gemm, chunk);
       });
@@ -173,15 +102,14 @@ private:
     // The result as it lies in memory, with its axes in the order of the product's.
     const Strided c = Strided(stored).permuted(undone(order_));
     need(n <= 1 || c.steps[c.rank() - 1] == 1, "the result isn't contiguous along its rows");
-    check_bias(planning, n);
-    need(chain_ == nullptr || (order_.empty() && batch.count() == 1), "a chain behind a batch");
+    need(!behind_.has_chain() || (order_.empty() && batch.count() == 1), "a chain behind a batch");
     const int64_t own_packs = packed_ == nullptr ? b.batch().count() : 0;
     const int64_t pack_size = planning.kernels.packed_size(k, n);
     const Tiling tiling(m, n, k, planning.kernels.panel);
     Planned planned;
     planned.outputs = {{DType::kFloat, stored}};
     planned.workspace = size_t(own_packs * pack_size) * sizeof(float);
-    planned.task = task([=, this, operands = chain_operands(planning, product)](
+    planned.task = task([=, this, operands = behind_.plan(planning, product)](
                             const Running &running) {
       const Kernels &kernels = running.kernels;
       auto *packs = reinterpret_cast<float *>(running.workspace);
@@ -193,8 +121,10 @@ private:
                             packs + number * pack_size, panel, panel + 1);
       });
       std::vector<Matrix> own = operands;
-      Gemm whole = start(k, n);
-      attach(whole, own, running);
+      Gemm whole = {};
+      whole.k = k;
+      whole.n = n;
+      behind_.attach(whole, own, running);
       whole.a_step = a.steps[a.rank() - 2];
       whole.c_step = c.steps[c.rank() - 2];
       const Strided packs_of_b(b.shape);
@@ -211,8 +141,7 @@ private:
     return planned;
   }
 
-  std::shared_ptr<const OwnedChain> chain_;
-  float low_, high_;
+  Behind behind_;
   std::vector<int64_t> a_order_, b_order_, order_;
   std::shared_ptr<const Weights> packed_;
 };

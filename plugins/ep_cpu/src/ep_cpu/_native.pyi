@@ -37,9 +37,7 @@ class Program:
     def finish(self, outputs: Sequence[int]) -> None:
         """Say which values leave."""
 
-    def run(
-        self, inputs: Sequence[np.ndarray[Any, Any]], outputs: MutableSequence[Any]
-    ) -> bool:
+    def run(self, inputs: Sequence[np.ndarray[Any, Any]], outputs: MutableSequence[Any]) -> bool:
         """Compute; False where these inputs aren't for this program."""
 
     def run_timed(

@@ -33,7 +33,7 @@ def fuse(
     _fuse_attention(editor)
     _join_elementwise(editor)
     _append_to_products(editor)
-    for position, step in editor.find("matmul", "conv"):
+    for position, step in editor.find("matmul", "conv", "depthwise"):
         editor.replace(position, _with_bias_and_bounds(step, editor))
     return editor.steps
 
@@ -219,13 +219,13 @@ def _append_to_products(editor: StepEditor) -> None:
         result = step.outputs[0]
         candidates = []
         for name in step.expression.inputs:
-            maker = editor.maker(name, "matmul", "conv")
+            maker = editor.maker(name, "matmul", "conv", "depthwise")
             if maker is not None and same_shape(editor.type_of(name), editor.type_of(result)):
                 candidates.append((maker, name))
         for (at, product), name in sorted(candidates, key=lambda item: -item[0][0]):
-            if not _takes_chain(editor, product):
-                continue
             expression = step.expression.with_first(name)
+            if not _takes_chain(editor, product, expression):
+                continue
             others = expression.inputs[1:]
             if not expression.fits() or not all(
                 _goes_along(editor, other, result) for other in others
@@ -242,11 +242,11 @@ def _append_to_products(editor: StepEditor) -> None:
             break
 
 
-def _takes_chain(editor: StepEditor, product: NativeStep) -> bool:
+def _takes_chain(editor: StepEditor, product: NativeStep, expression: Expression) -> bool:
     if product.expression is not None or "order" in product.attributes:
         return False
-    if product.kind == "conv":
-        return True
+    if product.kind != "matmul":
+        return product.kind == "conv" or _bounds(expression) is not None
     kinds = [editor.type_of(name) for name in product.inputs[:2]]
     ranks = [len(kind.shape or ()) for kind in kinds if isinstance(kind, TensorType)]
     if "a_order" in product.attributes or len(ranks) != 2 or ranks[1] != 2:
@@ -284,9 +284,7 @@ def _with_bias_and_bounds(step: NativeStep, editor: StepEditor) -> NativeStep:
     if not step.inputs[2] and code == "add" and len(others) == 1 and others[0].kind == "input":
         name = expression.inputs[int(others[0].value)]
         once = expression.uses(given(0)) == 1 and expression.uses(others[0]) == 1
-        if once and _is_vector(
-            editor.type_of(name), last_length(editor.type_of(step.outputs[0]))
-        ):
+        if once and _is_vector(editor.type_of(name), last_length(editor.type_of(step.outputs[0]))):
             rest = expression.without_first_operation()
             kept = tuple(item for item in expression.inputs if item != name)
             step = replace(step, inputs=(*step.inputs[:2], name, *step.inputs[3:]))

@@ -15,6 +15,7 @@ from ep_core.errors import AllocationError, RunError
 from ep_core.graph import Node, Subgraph
 from ep_core.types import TensorType
 from ep_cpu.native.fusing import fuse
+from ep_cpu.native.layout import turn
 from ep_cpu.native.operators import translate
 from ep_cpu.native.program import ProgramParts, build_program
 from ep_cpu.native.segments import Segment, divide
@@ -202,11 +203,10 @@ def _native_step(
     graph = subgraph.graph
     part = _cut(subgraph, segment)
     own = [steps[index] for index in segment.indices]
-    fused = fuse(own, part.outputs, part.constants, graph.type_of)
-    parts = ProgramParts(fused, part.inputs, part.outputs, part.constants)
-    program = build_program(
-        settings.module, parts, graph.type_of, settings.level, settings.threads
-    )
+    turned = turn(own, part.outputs, part.constants, graph.type_of)
+    fused = fuse(turned.steps, part.outputs, turned.constants, turned.types)
+    parts = ProgramParts(fused, part.inputs, part.outputs, turned.constants)
+    program = build_program(settings.module, parts, graph.type_of, settings.level, settings.threads)
 
     def make_fallback() -> HostProgram:
         return HostProgram(lower(part, find, workspace), on_close=lambda _: None)

@@ -120,4 +120,3 @@ def _take(
 
 def _needs(node: Node, makers: Mapping[str, int]) -> set[int]:
     return {makers[name] for name in node.reads if name in makers}
-

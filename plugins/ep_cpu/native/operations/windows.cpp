@@ -1,0 +1,317 @@
+// Convolution and pooling with channels innermost: [batch, height, width, channels].
+//
+// A convolution is a product: rows are places of the output, k runs over the window and the channels
+// of the input. Nothing is unfolded; the product's kernel reads a row piece by piece through
+// pointers. Few channels make short pieces, so there the input is copied into a frame of zeros, where
+// a whole row of the window is one piece.
+#include <cstring>
+
+#include "behind.h"
+#include "tiling.h"
+
+namespace ep {
+namespace {
+
+constexpr int64_t kFewChannels = 16;
+
+/// Attributes: "kernel", "strides", "dilations" (two each) and "pads" (top, left, bottom, right).
+struct WindowAttributes {
+  std::vector<int64_t> kernel, strides, dilations, pads;
+
+  explicit WindowAttributes(const Attributes &attributes)
+      : kernel(attributes.integers("kernel")), strides(attributes.integers("strides")),
+        dilations(attributes.integers("dilations")), pads(attributes.integers("pads")) {}
+
+  Window over(const Shape &x) const {
+    need(x.rank() == 4, "not a batch of pictures");
+    Window w = {};
+    w.height = x[1];
+    w.width = x[2];
+    w.channels = x[3];
+    w.kernel_height = kernel[0];
+    w.kernel_width = kernel[1];
+    w.stride_y = strides[0];
+    w.stride_x = strides[1];
+    w.dilation_y = dilations[0];
+    w.dilation_x = dilations[1];
+    w.top = pads[0];
+    w.left = pads[1];
+    const int64_t room_y = w.height + pads[0] + pads[2] - (kernel[0] - 1) * dilations[0] - 1;
+    const int64_t room_x = w.width + pads[1] + pads[3] - (kernel[1] - 1) * dilations[1] - 1;
+    need(room_y >= 0 && room_x >= 0, "the window is larger than the picture");
+    w.out_height = room_y / strides[0] + 1;
+    w.out_width = room_x / strides[1] + 1;
+    return w;
+  }
+};
+
+/// Inputs: x, constant weights [out, in, height, width], bias or nothing, operands of a chain.
+class Convolution final : public Operation {
+public:
+  explicit Convolution(const Making &making)
+      : attributes_(making.attributes), behind_(making.attributes) {
+    const Constant *weights = making.constants[1];
+    if (weights == nullptr || weights->spec.shape.rank() != 4)
+      throw Mistake("weights of a convolution must be constant");
+    out_channels_ = weights->spec.shape[0];
+    channels_ = weights->spec.shape[1];
+    zeros_.assign(size_t(channels_), 0.0f);
+    pack(making, *weights);
+  }
+
+  Planned plan(const Planning &planning) const override {
+    const Spec &x = planning.input(0);
+    need(x.type == DType::kFloat, "not float32");
+    const Window w = attributes_.over(x.shape);
+    need(w.channels == channels_, "another number of channels");
+    const Shape result{x.shape[0], w.out_height, w.out_width, out_channels_};
+    const int64_t places = w.out_height * w.out_width;
+    const bool is_pointwise = w.kernel_height * w.kernel_width == 1 && places == w.height * w.width &&
+                              w.stride_y == 1 && w.stride_x == 1;
+    Planned planned;
+    planned.outputs = {{DType::kFloat, result}};
+    std::vector<Matrix> operands = behind_.plan(planning, result);
+    const Tiling tiling(x.shape[0] * places, out_channels_, depth(w), planning.kernels.panel);
+    if (is_pointwise) {
+      planned.task = pointwise(tiling, std::move(operands));
+      return planned;
+    }
+    const bool is_framed = channels_ < kFewChannels && w.kernel_width > 1 && w.dilation_x == 1;
+    const Frame frame(w, attributes_.pads, is_framed);
+    const int64_t table = tiling.row_block * frame.taps;
+    planned.workspace = aligned(size_t(planning.threads * table) * sizeof(float *)) +
+                        size_t(frame.floats(x.shape[0])) * sizeof(float);
+    planned.task = task([=, this, batch = x.shape[0]](const Running &running) {
+      auto **tables = reinterpret_cast<const float **>(running.workspace);
+      auto *copy = reinterpret_cast<float *>(
+          running.workspace + aligned(size_t(running.crew.threads() * table) * sizeof(float *)));
+      const float *source = running.input(0);
+      if (frame.is_framed) {
+        frame.fill(running.crew, source, copy, batch);
+        source = copy;
+      }
+      std::vector<Matrix> own = operands;
+      Gemm whole = start(w);
+      whole.taps = frame.taps;
+      whole.depth = depth(w) / frame.taps;
+      behind_.attach(whole, own, running);
+      whole.c = running.output();
+      running.crew.each(tiling.count(), [&](int64_t chunk, int worker) {
+        Gemm gemm = whole;
+        const float **rows = tables + worker * table;
+        gemm.rows = rows;
+        gemm.first_row = tiling.first_row(chunk);
+        for (int64_t row = gemm.first_row; row < tiling.last_row(chunk); ++row, rows += frame.taps)
+          frame.point(source, row, rows, zeros_.data());
+        tiling.run(running.kernels, gemm, chunk);
+      });
+    });
+    return planned;
+  }
+
+  size_t constant_bytes() const override { return packed_->bytes; }
+
+private:
+  /// How rows of the product lie in the input, or in a copy of it with zeros around.
+  struct Frame {
+    Window w;
+    bool is_framed;
+    int64_t height, width; // of what is read
+    int64_t taps;          // pieces of a row
+
+    Frame(const Window &window, std::span<const int64_t> pads, bool framed)
+        : w(window), is_framed(framed), height(w.height), width(w.width),
+          taps(w.kernel_height * w.kernel_width) {
+      if (is_framed) {
+        height += pads[0] + pads[2];
+        width += pads[1] + pads[3];
+        taps = w.kernel_height;
+      }
+    }
+
+    int64_t floats(int64_t batch) const {
+      return is_framed ? batch * height * width * w.channels : 0;
+    }
+
+    void fill(const Crew &crew, const float *from, float *to, int64_t batch) const {
+      crew.each(batch * height, [&](int64_t number, int) {
+        const int64_t y = number % height - w.top;
+        float *line = to + number * width * w.channels;
+        std::memset(line, 0, size_t(width * w.channels) * sizeof(float));
+        if (y >= 0 && y < w.height)
+          std::memcpy(line + w.left * w.channels,
+                      from + (number / height * w.height + y) * w.width * w.channels,
+                      size_t(w.width * w.channels) * sizeof(float));
+      });
+    }
+
+    void point(const float *source, int64_t row, const float **to, const float *zeros) const {
+      const int64_t places = w.out_height * w.out_width;
+      const float *picture = source + row / places * height * width * w.channels;
+      const int64_t place = row % places;
+      const int64_t y = place / w.out_width * w.stride_y;
+      const int64_t x = place % w.out_width * w.stride_x;
+      if (is_framed) {
+        for (int64_t i = 0; i < taps; ++i)
+          to[i] = picture + ((y + i * w.dilation_y) * width + x) * w.channels;
+        return;
+      }
+      for (int64_t i = 0; i < w.kernel_height; ++i)
+        for (int64_t j = 0; j < w.kernel_width; ++j) {
+          const int64_t in_y = y - w.top + i * w.dilation_y;
+          const int64_t in_x = x - w.left + j * w.dilation_x;
+          const bool is_inside = in_y >= 0 && in_y < height && in_x >= 0 && in_x < width;
+          *to++ = is_inside ? picture + (in_y * width + in_x) * w.channels : zeros;
+        }
+    }
+  };
+
+  int64_t depth(const Window &w) const { return w.kernel_height * w.kernel_width * channels_; }
+
+  Gemm start(const Window &w) const {
+    Gemm gemm = {};
+    gemm.k = depth(w);
+    gemm.n = out_channels_;
+    gemm.packed = packed_->floats();
+    gemm.c_step = out_channels_;
+    return gemm;
+  }
+
+  std::unique_ptr<Task> pointwise(const Tiling &tiling, std::vector<Matrix> operands) const {
+    return task([this, tiling, operands = std::move(operands)](const Running &running) {
+      std::vector<Matrix> own = operands;
+      Gemm gemm = {};
+      gemm.k = channels_;
+      gemm.n = out_channels_;
+      gemm.packed = packed_->floats();
+      gemm.c_step = out_channels_;
+      behind_.attach(gemm, own, running);
+      gemm.a = running.input(0);
+      gemm.a_step = channels_;
+      gemm.c = running.output();
+      running.crew.each(tiling.count(), [&](int64_t chunk, int) {
+        tiling.run(running.kernels, gemm, chunk);
+      });
+    });
+  }
+
+  /// Weights as a matrix [window, in channels; out channels], packed.
+  void pack(const Making &making, const Constant &weights) {
+    const Kernels &kernels = making.kernels;
+    const int64_t taps = weights.spec.shape.count(2, 4);
+    const int64_t k = taps * channels_;
+    const int64_t n = out_channels_;
+    const std::string layout = std::string("conv ") + kernels.name + " " + std::to_string(taps) +
+                               " " + std::to_string(channels_) + " " + std::to_string(n);
+    const int64_t panels = (n + kernels.panel - 1) / kernels.panel;
+    packed_ = shared_weights(
+        {weights.data, weights.spec.bytes(), layout},
+        size_t(kernels.packed_size(k, n)) * sizeof(float), [&](std::byte *to) {
+          std::vector<float> turned(size_t(k * n));
+          const float *from = weights.floats();
+          making.crew.each(n, [&](int64_t out, int) {
+            for (int64_t in = 0; in < channels_; ++in)
+              for (int64_t tap = 0; tap < taps; ++tap)
+                turned[size_t(out * k + tap * channels_ + in)] =
+                    from[(out * channels_ + in) * taps + tap];
+          });
+          making.crew.each(panels, [&](int64_t panel, int) {
+            kernels.pack_panels(turned.data(), 1, k, k, n, reinterpret_cast<float *>(to), panel,
+                                panel + 1);
+          });
+        });
+  }
+
+  WindowAttributes attributes_;
+  Behind behind_;
+  int64_t out_channels_, channels_;
+  std::vector<float> zeros_;
+  std::shared_ptr<const Weights> packed_;
+};
+
+/// One filter per channel. Inputs: x, constant weights [channels, 1, height, width], bias or nothing.
+class Depthwise final : public Operation {
+public:
+  explicit Depthwise(const Making &making)
+      : attributes_(making.attributes), behind_(making.attributes) {
+    const Constant *weights = making.constants[1];
+    if (weights == nullptr || weights->spec.shape.rank() != 4 || behind_.has_chain())
+      throw Mistake("weights of a convolution must be constant");
+    channels_ = weights->spec.shape[0];
+    const int64_t taps = weights->spec.shape.count(1, 4);
+    turned_.resize(size_t(taps * channels_));
+    for (int64_t channel = 0; channel < channels_; ++channel)
+      for (int64_t tap = 0; tap < taps; ++tap)
+        turned_[size_t(tap * channels_ + channel)] = weights->floats()[channel * taps + tap];
+  }
+
+  Planned plan(const Planning &planning) const override {
+    const Spec &x = planning.input(0);
+    need(x.type == DType::kFloat, "not float32");
+    const Window w = attributes_.over(x.shape);
+    need(w.channels == channels_, "another number of channels");
+    Planned planned;
+    planned.outputs = {{DType::kFloat, {x.shape[0], w.out_height, w.out_width, channels_}}};
+    behind_.plan(planning, planned.outputs[0].shape);
+    planned.task = task([this, w, batch = x.shape[0]](const Running &running) {
+      running.crew.each(batch * w.out_height, [&](int64_t number, int) {
+        const int64_t picture = number / w.out_height;
+        const int64_t row = number % w.out_height;
+        running.kernels.depthwise(
+            w, running.input(0) + picture * w.height * w.width * channels_, turned_.data(),
+            running.input(2), behind_.low(), behind_.high(),
+            running.output() + picture * w.out_height * w.out_width * channels_, row, row + 1);
+      });
+    });
+    return planned;
+  }
+
+  size_t constant_bytes() const override { return turned_.size() * sizeof(float); }
+
+private:
+  WindowAttributes attributes_;
+  Behind behind_;
+  int64_t channels_;
+  std::vector<float> turned_;
+};
+
+/// Attributes: those of a window, "largest", "count_padding".
+class Pooling final : public Operation {
+public:
+  explicit Pooling(const Making &making)
+      : attributes_(making.attributes), largest_(making.attributes.integer("largest") != 0),
+        count_padding_(making.attributes.integer("count_padding", 0) != 0) {}
+
+  Planned plan(const Planning &planning) const override {
+    const Spec &x = planning.input(0);
+    need(x.type == DType::kFloat, "not float32");
+    const Window w = attributes_.over(x.shape);
+    Planned planned;
+    planned.outputs = {{DType::kFloat, {x.shape[0], w.out_height, w.out_width, w.channels}}};
+    planned.task = task([this, w, batch = x.shape[0]](const Running &running) {
+      running.crew.each(batch * w.out_height, [&](int64_t number, int) {
+        const int64_t picture = number / w.out_height;
+        const int64_t row = number % w.out_height;
+        running.kernels.pool(w, running.input(0) + picture * w.height * w.width * w.channels,
+                             running.output() + picture * w.out_height * w.out_width * w.channels,
+                             row, row + 1, largest_, count_padding_);
+      });
+    });
+    return planned;
+  }
+
+private:
+  WindowAttributes attributes_;
+  bool largest_, count_padding_;
+};
+
+template <class Kind> std::unique_ptr<Operation> make(const Making &making) {
+  return std::make_unique<Kind>(making);
+}
+
+const Registration kConvolution("conv", make<Convolution>);
+const Registration kDepthwise("depthwise", make<Depthwise>);
+const Registration kPooling("pool", make<Pooling>);
+
+} // namespace
+} // namespace ep

@@ -1,0 +1,199 @@
+"""Puts channels innermost where convolutions want it, and keeps them there as long as it goes.
+
+Convolutions and pooling take and give values whose channels are innermost; what lies between them
+follows. Transposes stand where others read such a value, and where they make one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ep_core.graph import Initializer
+from ep_core.types import DataType, TensorType, ValueType
+from ep_cpu.native.expression import Expression
+from ep_cpu.native.steps import NativeStep, Types, shape_of
+
+__all__ = ["Turned", "turn"]
+
+_SUFFIX = "\0last"
+_TO_LAST = [0, 2, 3, 1]
+_TO_FIRST = [0, 3, 1, 2]
+_WANTING = frozenset(("conv", "depthwise", "pool"))
+
+
+@dataclass(frozen=True)
+class Turned:
+    """Steps with channels innermost.
+
+    Attributes:
+        constants: those that came in and those that are new.
+        types: knows the new values too.
+    """
+
+    steps: tuple[NativeStep, ...]
+    constants: Mapping[str, Initializer]
+    types: Types
+
+
+def turn(
+    steps: Sequence[NativeStep],
+    kept: Collection[str],
+    constants: Mapping[str, Initializer],
+    types: Types,
+) -> Turned:
+    """The same computation with channels innermost; unchanged without convolutions and pooling.
+
+    Args:
+        kept: values that are needed outside, in ONNX's layout.
+    """
+    if not any(step.kind in _WANTING for step in steps):
+        return Turned(tuple(steps), constants, types)
+    turner = _Turner(constants, types)
+    for step in steps:
+        turner.add(step)
+    for name in kept:
+        turner.want_first(name)
+    return Turned(tuple(turner.steps), turner.constants, turner.type_of)
+
+
+class _Turner:
+    def __init__(self, constants: Mapping[str, Initializer], types: Types) -> None:
+        self.steps: list[NativeStep] = []
+        self.constants = dict(constants)
+        self._types = types
+        self._new_types: dict[str, ValueType] = {}
+        self._turned: set[str] = set()  # values that there are with channels innermost
+        self._only_turned: set[str] = set()  # and not in ONNX's layout
+
+    def type_of(self, name: str) -> ValueType | None:
+        return self._new_types.get(name) or self._types(name)
+
+    def add(self, step: NativeStep) -> None:
+        if step.kind in _WANTING:
+            first = self._want_last(step.inputs[0], step)
+            self._give_last(replace(step, inputs=(first, *step.inputs[1:])))
+            return
+        change = _FOLLOWING.get(step.kind)
+        follows = any(name in self._turned for name in step.reads)
+        if follows and change is not None and change(self, step):
+            return
+        for name in step.reads:
+            self.want_first(name)
+        self.steps.append(step)
+
+    def want_first(self, name: str) -> None:
+        """Make sure that a value is there in ONNX's layout."""
+        if name not in self._only_turned:
+            return
+        maker = next(step for step in self.steps if name + _SUFFIX in step.outputs)
+        attributes = {"order": _TO_FIRST}
+        self.steps.append(
+            NativeStep("transpose", (name + _SUFFIX,), (name,), attributes, maker.nodes[-1:])
+        )
+        self._only_turned.discard(name)
+
+    def elementwise(self, step: NativeStep) -> bool:
+        expression = step.expression
+        assert expression is not None
+        result = shape_of(self.type_of(step.outputs[0]))
+        if result is None or len(result) != len(_TO_LAST):
+            return False
+        names: list[str] = []
+        for name in expression.inputs:
+            found = self._operand(name, result)
+            if found is None:
+                return False
+            names.append(found)
+        for name in expression.inputs:
+            if name not in self.constants and name not in self._turned and name in names:
+                continue
+            self._settle(name, step)
+        self._give_last(replace(step, expression=Expression(tuple(names), expression.operations)))
+        return True
+
+    def concat(self, step: NativeStep) -> bool:
+        kinds = [shape_of(self.type_of(name)) for name in step.inputs]
+        if step.attributes["axis"] not in (1, -3) or any(
+            shape is None or len(shape) != len(_TO_LAST) for shape in kinds
+        ):
+            return False
+        if any(name in self.constants for name in step.inputs):
+            return False
+        names = tuple(self._want_last(name, step) for name in step.inputs)
+        self._give_last(replace(step, inputs=names).with_attributes(axis=3))
+        return True
+
+    def reduce(self, step: NativeStep) -> bool:
+        if step.attributes["axes"] != [2, 3]:
+            return False
+        turned = replace(step, inputs=(step.inputs[0] + _SUFFIX, ""))
+        turned = turned.with_attributes(axes=[1, 2], keep=0)
+        if not step.attributes["keep"]:
+            self.steps.append(turned)
+            return True
+        inner = step.outputs[0] + "\0flat"
+        self._new_types[inner] = _picked(self.type_of(step.outputs[0]), [0, 1])
+        self.steps.append(replace(turned, outputs=(inner,)))
+        self.steps.append(
+            NativeStep("unsqueeze", (inner,), step.outputs, {"axes": [2, 3]}, step.nodes)
+        )
+        return True
+
+    def _operand(self, name: str, result: tuple[Any, ...]) -> str | None:
+        """The name under which an operand goes along; None where it can't."""
+        shape = shape_of(self.type_of(name))
+        if shape is None:
+            return None
+        if all(length == 1 for length in shape):
+            return name if len(shape) <= 1 or name in self.constants else None
+        if name in self.constants:
+            return name + _SUFFIX if len(shape) <= len(result) else None
+        return name + _SUFFIX if len(shape) == len(result) else None
+
+    def _settle(self, name: str, step: NativeStep) -> None:
+        """Make what `_operand` named."""
+        if name not in self.constants:
+            self._want_last(name, step)
+            return
+        new = name + _SUFFIX
+        array = self.constants[name].numpy()
+        if array.size == 1 or new in self.constants:
+            return
+        full = array.reshape((1,) * (len(_TO_LAST) - array.ndim) + array.shape)
+        turned = np.ascontiguousarray(full.transpose(_TO_LAST))
+        self.constants[new] = Initializer.from_array(new, turned)
+        self._new_types[new] = self.constants[new].type
+
+    def _want_last(self, name: str, step: NativeStep) -> str:
+        new = name + _SUFFIX
+        if name not in self._turned:
+            attributes = {"order": _TO_LAST}
+            self.steps.append(NativeStep("transpose", (name,), (new,), attributes, step.nodes[-1:]))
+            self._turned.add(name)
+            self._new_types[new] = _picked(self.type_of(name), _TO_LAST)
+        return new
+
+    def _give_last(self, step: NativeStep) -> None:
+        (name,) = step.outputs
+        self.steps.append(replace(step, outputs=(name + _SUFFIX,)))
+        self._turned.add(name)
+        self._only_turned.add(name)
+        self._new_types[name + _SUFFIX] = _picked(self.type_of(name), _TO_LAST)
+
+
+_FOLLOWING: Mapping[str, Callable[[_Turner, NativeStep], bool]] = {
+    "elementwise": _Turner.elementwise,
+    "concat": _Turner.concat,
+    "reduce": _Turner.reduce,
+}
+
+
+def _picked(kind: ValueType | None, order: Sequence[int]) -> TensorType:
+    shape = shape_of(kind)
+    if shape is None:
+        return TensorType(DataType.FLOAT, None)
+    return TensorType(DataType.FLOAT, tuple(shape[axis] for axis in order))

@@ -1,0 +1,134 @@
+"""Convolution and pooling over two axes.
+
+Their steps are written for ONNX's layout; `layout` turns them to channels innermost, the only one
+that the native operations know.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ep_core.types import DataType
+from ep_cpu.native.steps import NativeStep, shape_of
+from ep_cpu.native.table import NOT_FLOAT, Answer, all_floats, operator, rank_of
+from ep_sdk.kernels import KernelNode
+
+_SPATIAL = 2
+
+
+def _pair(node: KernelNode, name: str, default: int) -> list[int]:
+    return [int(value) for value in node.attr(name, (default,) * _SPATIAL)]
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _window(node: KernelNode, kernel: list[int]) -> dict[str, list[int]] | str:
+    """Attributes of a window, or why it can't be native."""
+    strides = _pair(node, "strides", 1)
+    dilations = _pair(node, "dilations", 1)
+    pads = [int(value) for value in node.attr("pads", (0,) * (2 * _SPATIAL))]
+    lengths = (len(kernel), len(strides), len(dilations), len(pads) // 2)
+    if lengths != (_SPATIAL,) * 4 or min(kernel + strides + dilations) < 1 or min(pads) < 0:
+        return "an odd window"
+    automatic = _text(node.attr("auto_pad", "NOTSET"))
+    if automatic == "VALID":
+        pads = [0] * (2 * _SPATIAL)
+    elif automatic in ("SAME_UPPER", "SAME_LOWER"):
+        shape = shape_of(node.input_types[0])
+        if shape is None or not all(isinstance(length, int) for length in shape[2:]):
+            return "padding by an unknown shape"
+        pads = _same_pads(shape[2:], kernel, strides, dilations, automatic == "SAME_UPPER")
+    elif automatic not in ("NOTSET", ""):
+        return f"auto_pad {automatic!r}"
+    return {"kernel": kernel, "strides": strides, "dilations": dilations, "pads": pads}
+
+
+def _same_pads(
+    lengths: Any, kernel: list[int], strides: list[int], dilations: list[int], upper: bool
+) -> list[int]:
+    """Padding that gives ceil(length / stride) places; the odd one goes to the end or start."""
+    before: list[int] = []
+    after: list[int] = []
+    for length, size, stride, dilation in zip(lengths, kernel, strides, dilations, strict=True):
+        places = -(-length // stride)
+        total = max((places - 1) * stride + (size - 1) * dilation + 1 - length, 0)
+        small, large = total // 2, total - total // 2
+        before.append(small if upper else large)
+        after.append(large if upper else small)
+    return before + after
+
+
+@operator("Conv")
+def _conv(node: KernelNode) -> Answer:
+    if not all_floats(node) or rank_of(node, 0) != 2 + _SPATIAL:
+        return NOT_FLOAT
+    weights = node.constants[1]
+    shape = shape_of(node.input_types[0])
+    if weights is None or weights.ndim != 2 + _SPATIAL or 0 in weights.shape:
+        return "weights that aren't constant"
+    group = int(node.attr("group", 1))
+    if shape is None or shape[1] != weights.shape[1] * group:
+        return "an unknown number of channels"
+    if [int(size) for size in node.attr("kernel_shape", weights.shape[2:])] != list(
+        weights.shape[2:]
+    ):
+        return "a kernel_shape that isn't the weights'"
+    window = _window(node, [int(size) for size in weights.shape[2:]])
+    if isinstance(window, str):
+        return window
+    if group == 1:
+        kind = "conv"
+    elif weights.shape[1] == 1 and weights.shape[0] == group:
+        kind = "depthwise"
+    else:
+        return "groups"
+    bias = node.node.inputs[2] if node.has_input(2) else ""
+    if bias and shape_of(node.input_types[2]) != (weights.shape[0],):
+        return "a bias of another length"
+    inputs = (*node.node.inputs[:2], bias)
+    return NativeStep(kind, inputs, node.node.outputs, window, (node.node,))
+
+
+def _pooling(node: KernelNode, **attributes: int) -> Answer:
+    if node.input_dtype(0) is not DataType.FLOAT or rank_of(node, 0) != 2 + _SPATIAL:
+        return NOT_FLOAT
+    if node.attr("ceil_mode", 0) or node.attr("storage_order", 0) or node.wants_output(1):
+        return "ceil_mode, storage_order or indices"
+    window = _window(node, _pair(node, "kernel_shape", 0))
+    if isinstance(window, str):
+        return window
+    pads, kernel = window["pads"], window["kernel"]
+    reach = [(k - 1) * d for k, d in zip(kernel, window["dilations"], strict=True)]
+    if any(pad > most for pad, most in zip(pads, reach * 2, strict=True)):
+        return "windows that lie in the padding as a whole"
+    outputs = node.node.outputs[:1]
+    return NativeStep("pool", node.node.inputs[:1], outputs, {**window, **attributes}, (node.node,))
+
+
+@operator("MaxPool")
+def _max_pool(node: KernelNode) -> Answer:
+    return _pooling(node, largest=1)
+
+
+@operator("AveragePool")
+def _average_pool(node: KernelNode) -> Answer:
+    return _pooling(node, largest=0, count_padding=int(node.attr("count_include_pad", 0)))
+
+
+def _global(kind: int) -> Any:
+    def make(node: KernelNode) -> Answer:
+        shape = shape_of(node.input_types[0])
+        if not all_floats(node) or shape is None or len(shape) < 3 or 0 in shape:
+            return NOT_FLOAT
+        axes = list(range(2, len(shape)))
+        attributes = {"kind": kind, "keep": 1, "axes": axes}
+        inputs = (node.node.inputs[0], "")
+        return NativeStep("reduce", inputs, node.node.outputs, attributes, (node.node,))
+
+    return make
+
+
+operator("GlobalAveragePool")(_global(1))
+operator("GlobalMaxPool")(_global(2))

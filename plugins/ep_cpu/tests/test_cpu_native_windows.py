@@ -1,0 +1,136 @@
+"""Native convolution and pooling, and channels that stay innermost between them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cpu_native import check_same, needs_native, on_every_level, random
+from onnx import helper
+
+pytestmark = needs_native
+node = helper.make_node
+
+
+def conv(level, x, weights, bias=None, **attributes):
+    constants = {"w": weights}
+    if bias is not None:
+        constants["b"] = bias
+    nodes = [node("Conv", ["x", *constants], ["y"], **attributes)]
+    return check_same(nodes, {"x": x}, level, constants, tolerance=4e-6)
+
+
+@on_every_level
+@pytest.mark.parametrize("channels", [1, 3, 15, 16, 33])
+@pytest.mark.parametrize("size", [(1, 1), (3, 3), (5, 2), (7, 7)])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_convolutions(level, channels, size, stride):
+    edge = [size[0] // 2, size[1] // 2]
+    native = conv(
+        level,
+        random(2, channels, 13, 11),
+        random(20, channels, *size),
+        random(20),
+        strides=[stride, stride],
+        pads=edge * 2,
+    )
+    assert native.kinds == ["transpose", "conv", "transpose"]
+
+
+@on_every_level
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"dilations": [2, 3], "pads": [1, 4, 3, 0]},
+        {"strides": [3, 1], "pads": [0, 2, 0, 0]},
+        {"auto_pad": "SAME_UPPER", "strides": [2, 2]},
+        {"auto_pad": "SAME_LOWER", "strides": [2, 3]},
+        {"auto_pad": "VALID"},
+    ],
+)
+@pytest.mark.parametrize("channels", [2, 24])
+def test_attributes_of_convolutions(level, attributes, channels):
+    conv(level, random(1, channels, 14, 17), random(5, channels, 3, 4), **attributes)
+
+
+@on_every_level
+def test_deep_windows_are_cut_into_blocks(level):
+    conv(level, random(1, 300, 6, 6), random(50, 300, 3, 3), pads=[1, 1, 1, 1])
+
+
+@on_every_level
+@pytest.mark.parametrize("channels", [1, 8, 40])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_depthwise(level, channels, stride):
+    x, w = random(2, channels, 12, 9), random(channels, 1, 3, 3)
+    if channels == 1:
+        w = random(1, 1, 3, 3)
+    nodes = [
+        node("Conv", ["x", "w", "b"], ["c"], group=channels, strides=[stride] * 2, pads=[1] * 4),
+        node("Clip", ["c", "low", "high"], ["y"]),
+    ]
+    constants = {
+        "w": w,
+        "b": random(channels),
+        "low": np.array(0, np.float32),
+        "high": np.array(6, np.float32),
+    }
+    native = check_same(nodes, {"x": x}, level, constants)
+    assert native.kinds == ["transpose", "conv" if channels == 1 else "depthwise", "transpose"]
+
+
+@on_every_level
+@pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"kernel_shape": [2, 2], "strides": [2, 2]},
+        {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]},
+        {"kernel_shape": [3, 2], "dilations": [2, 2], "pads": [2, 0, 1, 1]},
+        {"kernel_shape": [4, 3], "auto_pad": "SAME_UPPER"},
+    ],
+)
+def test_pooling(level, op_type, attributes):
+    x = random(2, 19, 13, 11)
+    x[0, 3, 4, 5] = np.nan
+    native = check_same([node(op_type, ["x"], ["y"], **attributes)], {"x": x}, level)
+    assert native.kinds == ["transpose", "pool", "transpose"]
+
+
+@on_every_level
+def test_averages_that_count_padding(level):
+    attributes = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1}
+    check_same([node("AveragePool", ["x"], ["y"], **attributes)], {"x": random(1, 5, 6, 6)}, level)
+
+
+@on_every_level
+def test_channels_stay_innermost_through_a_block(level):
+    """Two branches, a sum, per-channel scales, a mean and a product: two transposes in all."""
+    nodes = [
+        node("Conv", ["x", "w1", "b1"], ["c1"], pads=[1, 1, 1, 1]),
+        node("Relu", ["c1"], ["r1"]),
+        node("Conv", ["r1", "w2"], ["c2"]),
+        node("Mul", ["c2", "scale"], ["m"]),
+        node("Add", ["m", "c1"], ["s"]),
+        node("Concat", ["s", "r1"], ["t"], axis=1),
+        node("GlobalAveragePool", ["t"], ["g"]),
+        node("Sigmoid", ["g"], ["gate"]),
+        node("Mul", ["t", "gate"], ["y"]),
+    ]
+    constants = {
+        "w1": random(12, 5, 3, 3),
+        "b1": random(12),
+        "w2": random(12, 12, 1, 1),
+        "scale": random(12, 1, 1),
+    }
+    native = check_same(nodes, {"x": random(2, 5, 8, 9)}, level, constants, tolerance=4e-6)
+    assert not native.refused
+
+
+@on_every_level
+def test_a_picture_of_open_size(level):
+    nodes = [node("Conv", ["x", "w"], ["c"], strides=[2, 2]), node("Relu", ["c"], ["y"])]
+    shapes = {"x": ["batch", 3, "height", "width"]}
+    for size in ((1, 3, 9, 9), (2, 3, 20, 7)):
+        check_same(
+            nodes, {"x": random(*size)}, level, {"w": random(4, 3, 3, 3)}, shapes=shapes
+        )
