@@ -83,7 +83,7 @@ void execute(Code code, const float *a, const float *b, const float *c, float *o
   case Code::kGeluTanh: return map_one(a, out, count, [](Vec x) { return gelu_by_tangent(x); });
   case Code::kSilu: return map_one(a, out, count, [](Vec x) { return x * sigmoid(x); });
   case Code::kRelu:
-    return map_one(a, out, count, [](Vec x) { return choose(x < 0.0f, Vec{}, x); });
+    return map_one(a, out, count, [](Vec x) { return no_less(x, Vec{}); });
   case Code::kFloor: return map_one(a, out, count, [](Vec x) { return floor_of(x); });
   case Code::kCeil: return map_one(a, out, count, [](Vec x) { return ceiling_of(x); });
   case Code::kRound: return map_one(a, out, count, [](Vec x) { return round_even(x); });

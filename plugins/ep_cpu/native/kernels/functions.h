@@ -25,12 +25,7 @@ EP_INLINE Vec exponential(Vec x) {
   const Vec turns = round_even(x * 1.44269504088896341f);
   Vec rest = x - turns * 0.693359375f; // log 2 in two parts: the product with the first is exact
   rest = rest - turns * -2.12194440e-4f;
-  const IntVec whole = to_int(turns);
-  // 2^n in two factors: n goes beyond what one exponent can hold.
-  const IntVec half = whole >> 1;
-  const Vec first = from_bits((half + 127) << 23);
-  const Vec second = from_bits((whole - half + 127) << 23);
-  return polynomial(rest, kTaylor) * first * second;
+  return scale_by_power(polynomial(rest, kTaylor), turns);
 }
 
 /// log(1 + y) of 0 <= y <= 1 as 2 artanh(y / (2 + y)), 2 ULP.
@@ -106,7 +101,7 @@ EP_INLINE Vec gelu_by_tangent(Vec x) {
 
 /// log(1 + e^x), 3 ULP, without overflow.
 EP_INLINE Vec softplus(Vec x) {
-  return choose(x < 0.0f, Vec{}, x) + log_of_one_plus(exponential(-absolute(x)));
+  return no_less(x, Vec{}) + log_of_one_plus(exponential(-absolute(x)));
 }
 
 } // namespace

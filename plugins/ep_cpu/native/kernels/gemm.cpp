@@ -11,7 +11,9 @@ namespace ep::EP_LEVEL {
 namespace {
 
 /// Deeper products are cut into equal blocks, so that a block of a panel stays in the cache.
-constexpr int64_t kMostDepth = 1024;
+constexpr int64_t kMostDepth = 768;
+
+constexpr int64_t kLine = 16; // floats of a line of the cache
 
 EP_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -20,6 +22,7 @@ struct Tile {
   int64_t a_row;         // pointers from a row to the next
   int64_t taps, depth;
   const float *b;
+  const float *ahead; // from here on one line is fetched per step of k
   float *c;
   int64_t c_step;
   const float *bias; // null: start from 0
@@ -47,16 +50,22 @@ template <int Rows, int Vectors> void compute_tile(const Tile &tile) {
     }
   }
   const float *b = tile.b;
+  const float *ahead = tile.ahead;
   for (int64_t tap = 0; tap < tile.taps; ++tap) {
+    // What the tile says is read again at every tap and after the last: in registers it would take
+    // the place of sums.
+    asm volatile("" ::: "memory");
+    const int64_t depth = tile.depth;
     const float *a[Rows];
     for (int i = 0; i < Rows; ++i)
-      a[i] = tile.a[i * tile.a_row + tap];
-    for (int64_t k = 0; k < tile.depth; ++k) {
+      a[i] = tile.a[i * tile.a_row + tap] + depth;
+    for (int64_t k = -depth; k != 0; ++k) {
       Vec right[Vectors];
 #pragma GCC unroll 4
       for (int j = 0; j < Vectors; ++j)
         right[j] = load(b + j * kLanes);
-      __builtin_prefetch(b + 8 * Vectors * kLanes);
+      __builtin_prefetch(ahead, 0, 2);
+      ahead += kLine;
 #pragma GCC unroll 8
       for (int i = 0; i < Rows; ++i) {
         const Vec left = broadcast(a[i][k]);
@@ -67,6 +76,7 @@ template <int Rows, int Vectors> void compute_tile(const Tile &tile) {
       b += Vectors * kLanes;
     }
   }
+  asm volatile("" ::: "memory");
   for (int i = 0; i < Rows; ++i)
     for (int j = 0; j < Vectors; ++j) {
       const Vec value = clamp(sums[i][j], tile.low, tile.high);
@@ -109,9 +119,10 @@ EP_INLINE int vectors_of(int64_t columns) {
 
 /// One block of depth of one panel, for all rows. `skipped` are floats of a row, or taps.
 void compute_block(const Gemm &g, Tile &tile, int64_t row_begin, int64_t row_end, int vectors,
-                   int64_t skipped, float *c) {
+                   int64_t skipped, float *c, int64_t fetched) {
   const float *rows[kTileRows];
   const ComputeTile full = tile_of(kTileRows, vectors);
+  const float *ahead = tile.b + fetched;
   for (int64_t row = row_begin; row < row_end; row += kTileRows) {
     const int count = static_cast<int>(least(kTileRows, row_end - row));
     if (g.rows != nullptr) {
@@ -122,6 +133,9 @@ void compute_block(const Gemm &g, Tile &tile, int64_t row_begin, int64_t row_end
       tile.a = rows;
     }
     tile.c = c + row * g.c_step;
+    // The first tiles fetch the block behind this one, a part each; the others what is there.
+    tile.ahead = ahead < tile.b + 2 * fetched ? ahead : tile.b;
+    ahead += tile.taps * tile.depth * kLine;
     (count == kTileRows ? full : tile_of(count, vectors))(tile);
   }
 }
@@ -151,7 +165,8 @@ void compute_panel(const Gemm &g, int64_t row_begin, int64_t row_end, int64_t pa
     tile.goes_on = block != 0;
     tile.low = broadcast(is_last ? g.low : -__builtin_inff());
     tile.high = broadcast(is_last ? g.high : __builtin_inff());
-    compute_block(g, tile, row_begin, row_end, vectors, begin, g.c + column);
+    compute_block(g, tile, row_begin, row_end, vectors, begin, g.c + column,
+                  count * unit * vectors * kLanes);
   }
 }
 
@@ -217,27 +232,27 @@ float weigh(float *scores, const Attention &work, int64_t row) {
   const float *mask = work.mask == nullptr ? nullptr : work.mask + row * work.mask_row_step;
   const int64_t whole = work.keys / kLanes * kLanes;
   const int rest = static_cast<int>(work.keys - whole);
+  const auto scaled = [&](Vec value, int64_t i, int count) {
+    value *= work.scale;
+    if (mask == nullptr)
+      return value;
+    if (work.mask_key_step == 0)
+      return value + mask[0];
+    return value + (count == kLanes ? load(mask + i) : load_part(mask + i, count));
+  };
   Vec most = broadcast(-__builtin_inff());
-  for (int64_t i = 0; i < work.keys; i += kLanes) {
-    const int count = i < whole ? kLanes : rest;
-    Vec value = (count == kLanes ? load(scores + i) : load_part(scores + i, count)) * work.scale;
-    if (mask != nullptr) {
-      if (work.mask_key_step == 0)
-        value += mask[0];
-      else
-        value += count == kLanes ? load(mask + i) : load_part(mask + i, count);
-    }
-    if (count == kLanes) {
-      store(scores + i, value);
-      most = larger(most, value);
-    } else {
-      store_part(scores + i, value, count);
-      float lanes[kLanes];
-      store(lanes, value);
-      for (int lane = count; lane < kLanes; ++lane)
-        lanes[lane] = -__builtin_inff();
-      most = larger(most, load(lanes));
-    }
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    const Vec value = scaled(load(scores + i), i, kLanes);
+    store(scores + i, value);
+    most = larger(most, value);
+  }
+  if (rest > 0) {
+    float lanes[kLanes];
+    store(lanes, scaled(load_part(scores + whole, rest), whole, rest));
+    store_part(scores + whole, load(lanes), rest);
+    for (int lane = rest; lane < kLanes; ++lane)
+      lanes[lane] = -__builtin_inff();
+    most = larger(most, load(lanes));
   }
   const Vec top = broadcast(largest_of(most));
   Vec sum = {};
@@ -256,6 +271,16 @@ float weigh(float *scores, const Attention &work, int64_t row) {
   return 1.0f / total;
 }
 
+void multiply(float *row, int64_t count, float factor) {
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    store(row + i, load(row + i) * factor);
+  if (i < count) {
+    const int rest = static_cast<int>(count - i);
+    store_part(row + i, load_part(row + i, rest) * factor, rest);
+  }
+}
+
 } // namespace
 
 void attention(const Attention &work, int64_t row_begin, int64_t row_end) {
@@ -271,17 +296,9 @@ void attention(const Attention &work, int64_t row_begin, int64_t row_end) {
   scores.low = -__builtin_inff();
   scores.high = __builtin_inff();
   gemm(scores, 0, rows, 0, (work.keys + kPanel - 1) / kPanel);
-  for (int64_t row = 0; row < rows; ++row) {
-    float *line = work.scores + row * work.keys;
-    const float factor = weigh(line, work, row_begin + row);
-    for (int64_t i = 0; i < work.keys; i += kLanes) {
-      const int count = static_cast<int>(least(kLanes, work.keys - i));
-      if (count == kLanes)
-        store(line + i, load(line + i) * factor);
-      else
-        store_part(line + i, load_part(line + i, count) * factor, count);
-    }
-  }
+  float *factors = work.scores + rows * work.keys;
+  for (int64_t row = 0; row < rows; ++row)
+    factors[row] = weigh(work.scores + row * work.keys, work, row_begin + row);
   Gemm values = scores;
   values.k = work.keys;
   values.n = work.value_depth;
@@ -291,6 +308,9 @@ void attention(const Attention &work, int64_t row_begin, int64_t row_end) {
   values.c = work.result + row_begin * work.result_step;
   values.c_step = work.result_step;
   gemm(values, 0, rows, 0, (work.value_depth + kPanel - 1) / kPanel);
+  // The sums are divided out here, where there are fewer numbers than scores.
+  for (int64_t row = 0; row < rows; ++row)
+    multiply(values.c + row * values.c_step, work.value_depth, factors[row]);
 }
 
 } // namespace ep::EP_LEVEL

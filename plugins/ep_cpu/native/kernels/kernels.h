@@ -77,7 +77,7 @@ struct Attention {
   const float *mask; // mask + row * mask_row_step + key * mask_key_step, or null
   int64_t mask_row_step, mask_key_step;
   float scale;
-  float *scores; // scratch for rows * keys floats
+  float *scores; // scratch for rows * (keys + 1) floats
 };
 
 /// How a window moves over a picture whose channels are innermost.

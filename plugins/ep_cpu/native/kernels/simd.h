@@ -88,11 +88,34 @@ EP_INLINE Vec larger(Vec a, Vec b) { return choose((a > b) | (a != a), a, b); }
 /// The smaller one; NaN in either gives NaN.
 EP_INLINE Vec smaller(Vec a, Vec b) { return choose((a < b) | (a != a), a, b); }
 
-/// `value` raised to `low` and cut at `high`; NaN stays.
-EP_INLINE Vec clamp(Vec value, Vec low, Vec high) {
-  value = choose(value < low, low, value);
-  return choose(value > high, high, value);
+/// `value`, but no less than `low`; NaN stays.
+EP_INLINE Vec no_less(Vec value, Vec low) {
+#if defined(__AVX512F__) // these give their second operand where one is NaN
+  return reinterpret_cast<Vec>(
+      _mm512_max_ps(reinterpret_cast<__m512>(low), reinterpret_cast<__m512>(value)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Vec>(
+      _mm256_max_ps(reinterpret_cast<__m256>(low), reinterpret_cast<__m256>(value)));
+#else
+  return choose(value < low, low, value);
+#endif
 }
+
+/// `value`, but no more than `high`; NaN stays.
+EP_INLINE Vec no_more(Vec value, Vec high) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Vec>(
+      _mm512_min_ps(reinterpret_cast<__m512>(high), reinterpret_cast<__m512>(value)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Vec>(
+      _mm256_min_ps(reinterpret_cast<__m256>(high), reinterpret_cast<__m256>(value)));
+#else
+  return choose(value > high, high, value);
+#endif
+}
+
+/// `value` between two bounds; NaN stays.
+EP_INLINE Vec clamp(Vec value, Vec low, Vec high) { return no_more(no_less(value, low), high); }
 
 EP_INLINE Vec absolute(Vec value) { return from_bits(bits(value) & 0x7fffffff); }
 
@@ -130,6 +153,19 @@ EP_INLINE Vec round_even(Vec value) {
 EP_INLINE IntVec to_int(Vec value) { return __builtin_convertvector(value, IntVec); }
 
 EP_INLINE Vec to_float(IntVec value) { return __builtin_convertvector(value, Vec); }
+
+/// value * 2^power for whole powers in [-150, 128], where results may be denormal or infinite.
+EP_INLINE Vec scale_by_power(Vec value, Vec power) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Vec>(
+      _mm512_scalef_ps(reinterpret_cast<__m512>(value), reinterpret_cast<__m512>(power)));
+#else
+  // In two factors: the power goes beyond what one exponent can hold.
+  const IntVec whole = to_int(power);
+  const IntVec half = whole >> 1;
+  return value * from_bits((half + 127) << 23) * from_bits((whole - half + 127) << 23);
+#endif
+}
 
 /// Sums in a tree, so that the error grows with the logarithm of the lanes.
 EP_INLINE float sum_of(Vec value) {

@@ -60,7 +60,7 @@ public:
     const int64_t key_panels = (keys + kernels.panel - 1) / kernels.panel;
     const int64_t value_panels = (values + kernels.panel - 1) / kernels.panel;
     const int64_t blocks = (rows + kRowBlock - 1) / kRowBlock;
-    const int64_t scratch = (kRowBlock * keys + 15) / 16 * 16;
+    const int64_t scratch = (kRowBlock * (keys + 1) + 15) / 16 * 16;
     planned.workspace =
         size_t(heads * (key_pack + value_pack) + planning.threads * scratch) * sizeof(float);
     const std::shared_ptr<const Mask> mask = plan_mask(planning, batch, rows, keys);

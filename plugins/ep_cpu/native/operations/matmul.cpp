@@ -69,7 +69,7 @@ private:
     for (int axis = 0; axis + 1 < a.rank(); ++axis)
       result.append(a.shape[axis]);
     result.append(n);
-    const Tiling tiling(a.shape.count(0, a.rank() - 1), n, k, planning.kernels.panel);
+    const Tiling tiling(a.shape.count(0, a.rank() - 1), n, k, planning.kernels, planning.threads);
     Planned planned;
     planned.outputs = {{DType::kFloat, result}};
     planned.task = task([this, tiling, k, n, operands = behind_.plan(planning, result)](
@@ -105,7 +105,7 @@ private:
     need(!behind_.has_chain() || (order_.empty() && batch.count() == 1), "a chain behind a batch");
     const int64_t own_packs = packed_ == nullptr ? b.batch().count() : 0;
     const int64_t pack_size = planning.kernels.packed_size(k, n);
-    const Tiling tiling(m, n, k, planning.kernels.panel);
+    const Tiling tiling(m, n, k, planning.kernels, planning.threads);
     Planned planned;
     planned.outputs = {{DType::kFloat, stored}};
     planned.workspace = size_t(own_packs * pack_size) * sizeof(float);

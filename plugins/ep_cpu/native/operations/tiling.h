@@ -7,29 +7,39 @@
 
 namespace ep {
 
-constexpr int64_t kRowBlock = 120;      // rows of A that stay in the cache; full tiles of 6 and of 8
+constexpr int64_t kRowBlock = 144;      // rows of A that stay in the cache beside a panel
 constexpr int64_t kChunkWork = 1 << 18; // multiplications that are worth handing to a thread
+constexpr int64_t kCached = 1 << 17;    // floats of A that stay in the cache while panels go by
 
-/// A product cut into blocks of rows times groups of panels.
+/// A product cut into blocks of rows times groups of panels. No sum depends on it.
 struct Tiling {
   int64_t rows, row_block, row_blocks, panels, group, groups;
+  bool rows_first; // neighbouring chunks share panels, else rows
 
-  Tiling(int64_t m, int64_t n, int64_t k, int panel) : rows(m) {
+  Tiling(int64_t m, int64_t n, int64_t k, const Kernels &kernels, int threads) : rows(m) {
+    panels = (n + kernels.panel - 1) / kernels.panel;
     row_blocks = std::max<int64_t>((m + kRowBlock - 1) / kRowBlock, 1);
-    row_block = std::max<int64_t>((m + row_blocks - 1) / row_blocks, 1);
-    row_block = std::min((row_block + 23) / 24 * 24, std::max<int64_t>(m, 1));
+    if (threads > 1 && row_blocks * panels < 4 * threads)
+      row_blocks = std::max<int64_t>(std::min<int64_t>(4 * threads, m / 32), row_blocks);
+    const int64_t even = (m + row_blocks - 1) / row_blocks;
+    row_block = std::max<int64_t>(
+        (even + kernels.tile_rows - 1) / kernels.tile_rows * kernels.tile_rows, 1);
     row_blocks = (m + row_block - 1) / row_block;
-    panels = (n + panel - 1) / panel;
-    group = std::max<int64_t>(kChunkWork / std::max<int64_t>(row_block * panel * k, 1), 1);
-    groups = panels == 0 ? 0 : (panels + group - 1) / group;
+    const int64_t work = std::min(row_block, m) * kernels.panel * k;
+    group = std::clamp<int64_t>(kChunkWork / std::max<int64_t>(work, 1), 1,
+                                std::max<int64_t>(panels, 1));
+    groups = (panels + group - 1) / group;
+    rows_first = m * k <= kCached;
   }
 
   int64_t count() const { return row_blocks * groups; }
-  int64_t first_row(int64_t chunk) const { return chunk / groups * row_block; }
+  int64_t first_row(int64_t chunk) const {
+    return (rows_first ? chunk % row_blocks : chunk / groups) * row_block;
+  }
   int64_t last_row(int64_t chunk) const { return std::min(first_row(chunk) + row_block, rows); }
 
   void run(const Kernels &kernels, const Gemm &gemm, int64_t chunk) const {
-    const int64_t panel = chunk % groups * group;
+    const int64_t panel = (rows_first ? chunk / row_blocks : chunk % groups) * group;
     kernels.gemm(gemm, first_row(chunk), last_row(chunk), panel, std::min(panel + group, panels));
   }
 };

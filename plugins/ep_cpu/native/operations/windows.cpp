@@ -71,7 +71,7 @@ public:
     Planned planned;
     planned.outputs = {{DType::kFloat, result}};
     std::vector<Matrix> operands = behind_.plan(planning, result);
-    const Tiling tiling(x.shape[0] * places, out_channels_, depth(w), planning.kernels.panel);
+    const Tiling tiling(x.shape[0] * places, out_channels_, depth(w), planning.kernels, planning.threads);
     if (is_pointwise) {
       planned.task = pointwise(tiling, std::move(operands));
       return planned;
