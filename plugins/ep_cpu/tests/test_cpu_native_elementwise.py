@@ -141,3 +141,49 @@ def test_integer_powers(level):
     for power in (2.0, 3.0):
         constants = {"p": np.array(power, np.float32)}
         check_same([node("Pow", ["x", "p"], ["y"])], {"x": random(33)}, level, constants)
+
+
+def gelu_nodes(order):
+    nodes = [
+        node("Div", ["x", "root"], ["a"]),
+        node("Erf", ["a"], ["b"]),
+        node("Add", ["b", "one"], ["c"]),
+    ]
+    if order == 0:
+        return [*nodes, node("Mul", ["x", "c"], ["d"]), node("Mul", ["d", "half"], ["y"])]
+    if order == 1:
+        return [*nodes, node("Mul", ["half", "x"], ["d"]), node("Mul", ["d", "c"], ["y"])]
+    return [*nodes, node("Mul", ["half", "c"], ["d"]), node("Mul", ["x", "d"], ["y"])]
+
+
+@on_every_level
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_gelu_is_found_however_it_is_written(level, order):
+    constants = {
+        "root": np.array(math.sqrt(2), np.float32),
+        "one": np.array(1, np.float32),
+        "half": np.array(0.5, np.float32),
+    }
+    native = check_same(gelu_nodes(order), {"x": random(3, 100)}, level, constants)
+    (step,) = native.segments[0]._steps
+    assert [code for code, _ in step.expression.operations] == ["gelu"]
+
+
+@on_every_level
+def test_what_only_looks_like_gelu_stays(level):
+    constants = {
+        "root": np.array(1.5, np.float32),
+        "one": np.array(1, np.float32),
+        "half": np.array(0.5, np.float32),
+    }
+    native = check_same(gelu_nodes(0), {"x": random(3, 100)}, level, constants)
+    (step,) = native.segments[0]._steps
+    assert len(step.expression.operations) == 5
+
+
+@on_every_level
+def test_a_product_with_its_sigmoid_is_one_function(level):
+    nodes = [node("Sigmoid", ["x"], ["s"]), node("Mul", ["s", "x"], ["y"])]
+    native = check_same(nodes, {"x": random(3, 100)}, level)
+    (step,) = native.segments[0]._steps
+    assert [code for code, _ in step.expression.operations] == ["silu"]

@@ -100,6 +100,26 @@ class Expression:
         own = tuple((code, tuple(map(moved, operands))) for code, operands in self.operations[1:])
         return Expression(self.inputs, own)
 
+    def without_unused(self) -> Expression:
+        """The same without operations whose results nobody reads; inputs stay as they are."""
+        needed = {len(self.operations) - 1}
+        for index in reversed(range(len(self.operations))):
+            if index in needed:
+                operands = self.operations[index][1]
+                needed.update(int(item.value) for item in operands if item.kind == "result")
+        kept = sorted(needed)
+        numbers = {index: number for number, index in enumerate(kept)}
+
+        def moved(operand: Operand) -> Operand:
+            if operand.kind != "result":
+                return operand
+            return Operand("result", numbers[int(operand.value)])
+
+        own = ((self.operations[index][0], self.operations[index][1]) for index in kept)
+        return Expression(
+            self.inputs, tuple((code, tuple(map(moved, operands))) for code, operands in own)
+        )
+
     def uses(self, operand: Operand) -> int:
         """How often an operand is read."""
         return sum(operands.count(operand) for _, operands in self.operations)

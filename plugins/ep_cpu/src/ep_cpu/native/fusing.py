@@ -14,6 +14,7 @@ from typing import Any
 from ep_core.types import TensorType
 from ep_cpu.native.editor import StepEditor
 from ep_cpu.native.expression import Expression, constant, given
+from ep_cpu.native.patterns import with_functions
 from ep_cpu.native.steps import NativeStep, Types, last_length, same_shape, shape_of
 
 __all__ = ["fuse"]
@@ -32,6 +33,9 @@ def fuse(
     _fold_transposes(editor)
     _fuse_attention(editor)
     _join_elementwise(editor)
+    for position, step in editor.find("elementwise"):
+        assert step.expression is not None
+        editor.replace(position, replace(step, expression=with_functions(step.expression)))
     _append_to_products(editor)
     for position, step in editor.find("matmul", "conv", "depthwise"):
         editor.replace(position, _with_bias_and_bounds(step, editor))
