@@ -36,6 +36,22 @@ int numpy_type(DType type) {
   return -1;
 }
 
+/// A frame in memory of numpy's, which tracemalloc knows of.
+struct OwnedFrame {
+  explicit OwnedFrame(const Plan &plan) {
+    npy_intp bytes = npy_intp(Program::arena_bytes(plan) + kAlignment);
+    PyObject *made = PyArray_SimpleNew(1, &bytes, NPY_UINT8);
+    if (made == nullptr)
+      throw nb::python_error();
+    memory = nb::steal(made);
+    const auto start = reinterpret_cast<uintptr_t>(PyArray_DATA((PyArrayObject *)made));
+    frame = Program::make_frame(plan, reinterpret_cast<std::byte *>(aligned(start)));
+  }
+
+  nb::object memory;
+  Frame frame;
+};
+
 Shape shape_of(PyArrayObject *array) {
   static_assert(sizeof(npy_intp) == sizeof(int64_t));
   return Shape(std::span(reinterpret_cast<const int64_t *>(PyArray_DIMS(array)),
@@ -178,7 +194,7 @@ public:
 private:
   struct Frames {
     std::shared_ptr<const Plan> plan;
-    std::vector<std::unique_ptr<Frame>> free;
+    std::vector<std::unique_ptr<OwnedFrame>> free;
   };
 
   bool execute(nb::sequence &inputs, nb::list &outputs, StepTime *times) {
@@ -206,24 +222,17 @@ private:
       shapes.push_back(shape_of(array));
       reads.push_back(bytes_of(array));
     }
-    Frames &frames = find_frames(shapes);
-    const std::shared_ptr<const Plan> plan = frames.plan;
+    const std::shared_ptr<const Plan> plan = find_frames(shapes).plan;
     std::vector<std::byte *> writes;
     writes.reserve(outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i) {
       owners.push_back(output_array(nb::object(outputs[i]), Program::output_spec(*plan, i)));
       writes.push_back(bytes_of(reinterpret_cast<PyArrayObject *>(owners.back().ptr())));
     }
-    std::unique_ptr<Frame> frame;
-    if (!frames.free.empty()) {
-      frame = std::move(frames.free.back());
-      frames.free.pop_back();
-    } else {
-      frame = Program::make_frame(*plan);
-    }
+    std::unique_ptr<OwnedFrame> frame = take_frame(plan);
     {
       const nb::gil_scoped_release unlocked;
-      program_.run(*plan, *frame, reads, writes, times);
+      program_.run(*plan, frame->frame, reads, writes, times);
     }
     give_back(plan, std::move(frame));
     for (size_t i = 0; i < outputs.size(); ++i)
@@ -248,7 +257,17 @@ private:
     return frames_.back();
   }
 
-  void give_back(const std::shared_ptr<const Plan> &plan, std::unique_ptr<Frame> frame) {
+  /// Looks for the plan's frames once more: making arrays may have run other code of Python's.
+  std::unique_ptr<OwnedFrame> take_frame(const std::shared_ptr<const Plan> &plan) {
+    const auto found = std::ranges::find(frames_, plan, &Frames::plan);
+    if (found == frames_.end() || found->free.empty())
+      return std::make_unique<OwnedFrame>(*plan);
+    std::unique_ptr<OwnedFrame> frame = std::move(found->free.back());
+    found->free.pop_back();
+    return frame;
+  }
+
+  void give_back(const std::shared_ptr<const Plan> &plan, std::unique_ptr<OwnedFrame> frame) {
     const auto found = std::ranges::find(frames_, plan, &Frames::plan);
     if (found != frames_.end())
       found->free.push_back(std::move(frame));

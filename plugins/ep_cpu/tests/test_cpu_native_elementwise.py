@@ -77,9 +77,9 @@ def test_special_values(level, op_type):
         np.float32,
     )
     found = run(level, op_type, x)
-    expected = compile_model(
-        model_of([node(op_type, ["x"], ["y"])], {"x": x}), "none"
-    ).run({"x": x})[0]
+    expected = compile_model(model_of([node(op_type, ["x"], ["y"])], {"x": x}), "none").run(
+        {"x": x}
+    )[0]
     np.testing.assert_allclose(found, expected, rtol=6e-7, atol=1e-44)
     if op_type in ("Neg", "Floor", "Ceil", "Round", "Sqrt"):
         np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))

@@ -131,6 +131,4 @@ def test_a_picture_of_open_size(level):
     nodes = [node("Conv", ["x", "w"], ["c"], strides=[2, 2]), node("Relu", ["c"], ["y"])]
     shapes = {"x": ["batch", 3, "height", "width"]}
     for size in ((1, 3, 9, 9), (2, 3, 20, 7)):
-        check_same(
-            nodes, {"x": random(*size)}, level, {"w": random(4, 3, 3, 3)}, shapes=shapes
-        )
+        check_same(nodes, {"x": random(*size)}, level, {"w": random(4, 3, 3, 3)}, shapes=shapes)

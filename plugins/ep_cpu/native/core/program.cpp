@@ -242,20 +242,20 @@ const Spec &Program::output_spec(const Plan &plan, size_t index) {
 
 size_t Program::arena_bytes(const Plan &plan) { return plan.arena_bytes; }
 
-std::unique_ptr<Frame> Program::make_frame(const Plan &plan) {
-  auto frame = std::make_unique<Frame>();
-  frame->arena = allocate(plan.arena_bytes);
-  frame->values.assign(plan.values.size(), nullptr);
+Frame Program::make_frame(const Plan &plan, std::byte *arena) {
+  Frame frame;
+  frame.arena = arena;
+  frame.values.assign(plan.values.size(), nullptr);
   size_t most = 0;
   for (const Plan::Step &step : plan.steps)
     most = std::max(most, step.inputs.size());
-  frame->reads.assign(most, nullptr);
+  frame.reads.assign(most, nullptr);
   for (size_t i = 0; i < plan.values.size(); ++i) {
     const Plan::Value &value = plan.values[i];
     if (value.home == Plan::Home::kArena)
-      frame->values[i] = frame->arena.get() + value.place;
+      frame.values[i] = arena + value.place;
     else if (value.home == Plan::Home::kFixed)
-      frame->values[i] = const_cast<std::byte *>(value.fixed); // only read
+      frame.values[i] = const_cast<std::byte *>(value.fixed); // only read
   }
   return frame;
 }
@@ -285,7 +285,7 @@ void Program::run(const Plan &plan, Frame &frame, std::span<const std::byte *con
     const int64_t begin = times == nullptr ? 0 : now();
     step.task->run({kernels_, crew, std::span(frame.reads).first(step.inputs.size()),
                     std::span(values).subspan(size_t(step.first_output), size_t(step.outputs)),
-                    frame.arena.get() + step.workspace});
+                    frame.arena + step.workspace});
     if (times != nullptr)
       times[step.number] = {begin, now()};
   }

@@ -14,9 +14,9 @@ namespace ep {
 /// All that depends on the shapes of the inputs, worked out once for each set of them.
 class Plan;
 
-/// Memory and pointers of one run; a run takes one and gives it back.
+/// Pointers of one run into an arena of its own; a run takes one and gives it back.
 struct Frame {
-  Block arena;
+  std::byte *arena;
   std::vector<std::byte *> values;
   std::vector<const std::byte *> reads;
 };
@@ -58,7 +58,8 @@ public:
 
   static const Spec &output_spec(const Plan &plan, size_t index);
   static size_t arena_bytes(const Plan &plan);
-  static std::unique_ptr<Frame> make_frame(const Plan &plan);
+  /// `arena` has the plan's size and is aligned.
+  static Frame make_frame(const Plan &plan, std::byte *arena);
   /// Bytes of packed weights.
   size_t constant_bytes() const;
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ep_core.contracts import API_VERSION, ExecutionProvider, ProviderFactory, ProviderInfo
 from ep_core.types import DeviceInfo
+from ep_cpu.native.binding import levels, why_missing
 from ep_cpu.options import OPTIONS
 from ep_cpu.speed import declared_speed
 from ep_sdk.factory import StandardFactory
@@ -68,6 +69,7 @@ def _devices() -> Sequence[DeviceInfo]:
             properties={
                 "architecture": machine,
                 "instructions": instructions,
+                "native": ", ".join(levels()) or f"no, {why_missing()}",
                 "numpy": np.__version__,
                 "system": platform.system(),
             },

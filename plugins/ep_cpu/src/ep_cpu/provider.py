@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import ClassVar
 
-from ep_core.contracts import CompiledPartition, NodeTime, ProviderFeatures
+from ep_core.contracts import CompiledPartition, NodeTime, PartitionMemory, ProviderFeatures
 from ep_core.cores import usable_cores
 from ep_core.errors import CompileError
 from ep_core.graph import Node, Subgraph
 from ep_cpu.kernels import load_table
 from ep_cpu.native.binding import levels, native_module
-from ep_cpu.native.partition import NativeSegment, NativeSettings, native_program
+from ep_cpu.native.partition import (
+    NativeProgram,
+    NativeSegment,
+    NativeSettings,
+    native_program,
+)
 from ep_cpu.options import AUTOMATIC, NO_INSTRUCTIONS
 from ep_cpu.workspace import workspace_of
 from ep_sdk.kernel_provider import KernelProvider
@@ -66,6 +72,18 @@ class CpuProvider(KernelProvider):
             return super().compile(subgraph)
         self.track(program)
         return program
+
+    def get_partition_memory(self, partition: CompiledPartition) -> PartitionMemory:
+        """As in the base class, with packed weights.
+
+        Raises:
+            ProviderError: the partition isn't one of this class.
+        """
+        memory = super().get_partition_memory(partition)
+        if not isinstance(partition, NativeProgram):
+            return memory
+        total = memory.constant_bytes + partition.packed_bytes
+        return dataclasses.replace(memory, constant_bytes=total)
 
     def timed_kernel(
         self, kernel: Kernel, node: Node, record: Callable[[NodeTime], None]

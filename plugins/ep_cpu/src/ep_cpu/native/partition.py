@@ -94,6 +94,13 @@ class NativeSegment:
 
         return run
 
+    def close(self) -> None:
+        """Give up the program and its packed weights; twice without harm."""
+        self.program = None
+        with self._lock:
+            if self._fallback is not None:
+                self._fallback.close()
+
     def fallback(self) -> HostProgram:
         """The program of the other kernels; made when it is first needed."""
         with self._lock:
@@ -103,11 +110,18 @@ class NativeSegment:
 
 
 class NativeProgram(HostProgram):
-    """A host program with native segments."""
+    """A host program with native segments.
+
+    Attributes:
+        packed_bytes: of weights in the form that native code reads, beside the constants.
+    """
 
     def __init__(self, lowered: Lowered, on_close: Callable[[Any], None]) -> None:
         super().__init__(lowered, on_close)
         self._whole = _only_segment(lowered)
+        kernels = (step.kernel for step in lowered.steps)
+        self._segments = [kernel for kernel in kernels if isinstance(kernel, NativeSegment)]
+        self.packed_bytes = sum(segment.program.constant_bytes for segment in self._segments)
 
     @property
     def accepts_outputs(self) -> Sequence[bool]:
@@ -139,6 +153,8 @@ class NativeProgram(HostProgram):
     def close(self) -> None:
         """Give up the native programs too; twice without harm."""
         self._whole = None
+        for segment in self._segments:
+            segment.close()
         super().close()
 
 

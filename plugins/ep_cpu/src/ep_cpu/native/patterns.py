@@ -38,9 +38,7 @@ def with_functions(expression: Expression) -> Expression:
     return Expression(expression.inputs, tuple(operations)).without_unused()
 
 
-def _product(
-    code: str, operands: tuple[Operand, ...], products: list[_Product]
-) -> _Product | None:
+def _product(code: str, operands: tuple[Operand, ...], products: list[_Product]) -> _Product | None:
     """What a multiplication, or a division by a number, comes to."""
     if code == "div" and operands[1].kind == "constant" and operands[1].value:
         left = _of(operands[0], products)
