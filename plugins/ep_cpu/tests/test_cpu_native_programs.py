@@ -61,6 +61,19 @@ def test_other_kernels_stand_between_native_segments(level):
 
 
 @on_every_level
+def test_nodes_whose_results_nobody_reads(level):
+    nodes = [
+        node("Cos", ["x"], ["a"]),
+        node("Relu", ["a"], ["unread"]),
+        node("Sin", ["x"], ["b"]),
+        node("MatMul", ["b", "w"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": random(3, 4)}, {"w": random(4, 4)})
+    (found,) = compile_model(model, level).run({"x": random(3, 4)})
+    np.testing.assert_allclose(found, np.sin(random(3, 4)) @ random(4, 4), rtol=1e-5, atol=1e-5)
+
+
+@on_every_level
 def test_results_do_not_depend_on_threads_or_on_others_at_work(level):
     model = perceptron()
     expected = {n: compile_model(model, level).run({"x": random(n, 300)})[0] for n in (1, 5, 200)}

@@ -234,6 +234,72 @@ private:
   int64_t axis_;
 };
 
+/// Inputs: x, known lengths to add before and behind, a value of one element or nothing, known axes or
+/// nothing.
+class Pad final : public Operation {
+public:
+  explicit Pad(const Making &) {}
+
+  Planned plan(const Planning &planning) const override {
+    const Spec &x = planning.input(0);
+    const int rank = x.shape.rank();
+    const std::vector<int64_t> pads = planning.integers(1);
+    std::vector<int64_t> axes;
+    if (planning.has(3))
+      axes = planning.integers(3);
+    else
+      for (int axis = 0; axis < rank; ++axis)
+        axes.push_back(axis);
+    need(pads.size() == 2 * axes.size(), "pads don't fit");
+    need(!planning.has(2) || (planning.input(2).type == x.type &&
+                              planning.input(2).shape.count() == 1),
+         "an odd value");
+    Shape result = x.shape;
+    std::vector<int64_t> before(size_t(rank), 0);
+    for (size_t i = 0; i < axes.size(); ++i) {
+      const int axis = front_axis(axes[i], rank);
+      const int64_t behind = pads[i + axes.size()];
+      need(pads[i] >= 0 && behind >= 0 && before[size_t(axis)] == 0, "pads that cut");
+      before[size_t(axis)] = pads[i];
+      result[axis] += pads[i] + behind;
+    }
+    const Strided out(result);
+    int64_t offset = 0;
+    for (int axis = 0; axis < rank; ++axis)
+      offset += before[size_t(axis)] * out.steps[size_t(axis)];
+    Planned planned;
+    planned.outputs = {{x.type, result}};
+    planned.task = task([=, size = int64_t(size_of(x.type)), shape = x.shape](const Running &running) {
+      fill(running, result.count(), size);
+      if (shape.count() == 0)
+        return;
+      const int last = shape.rank() - 1;
+      const int64_t width = last < 0 ? 1 : shape[last];
+      for (int64_t row = 0; row < shape.count() / width; ++row) {
+        int64_t to = offset;
+        int64_t rest = row;
+        for (int axis = last - 1; axis >= 0; --axis) {
+          to += rest % shape[axis] * out.steps[size_t(axis)];
+          rest /= shape[axis];
+        }
+        std::memcpy(running.outputs[0] + to * size, running.inputs[0] + row * width * size,
+                    size_t(width * size));
+      }
+    });
+    return planned;
+  }
+
+private:
+  static void fill(const Running &running, int64_t count, int64_t size) {
+    if (running.inputs.size() < 3 || running.inputs[2] == nullptr) {
+      std::memset(running.outputs[0], 0, size_t(count * size));
+      return;
+    }
+    for (int64_t i = 0; i < count; ++i)
+      std::memcpy(running.outputs[0] + i * size, running.inputs[2], size_t(size));
+  }
+};
+
 template <class Kind> std::unique_ptr<Operation> make(const Making &making) {
   return std::make_unique<Kind>(making);
 }
@@ -244,6 +310,7 @@ const Registration kExpand("expand", make<Expand>);
 const Registration kConcat("concat", make<Concat>);
 const Registration kSplit("split", make<Split>);
 const Registration kGather("gather", make<Gather>);
+const Registration kPad("pad", make<Pad>);
 
 } // namespace
 } // namespace ep

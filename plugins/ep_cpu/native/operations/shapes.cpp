@@ -1,5 +1,6 @@
 // Views, and the small integer arithmetic that models compute shapes with.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "../core/operation.h"
@@ -161,45 +162,73 @@ private:
   int64_t start_, end_;
 };
 
-/// Arithmetic of small int64 tensors. Attributes: code, 0 add, 1 subtract, 2 multiply, 3 divide.
-class IntegerArithmetic final : public Operation {
+/// The number of elements of the input.
+class Size final : public Operation {
 public:
-  explicit IntegerArithmetic(const Making &making) : code_(making.attributes.integer("code")) {}
+  explicit Size(const Making &) {}
+
+  bool reads_shapes_only() const override { return true; }
 
   Planned plan(const Planning &planning) const override {
-    const Spec &a = planning.input(0);
-    const Spec &b = planning.input(1);
-    need(a.type == DType::kInt64 && b.type == DType::kInt64, "not int64");
-    const int64_t many = a.shape.count();
-    const int64_t others = b.shape.count();
-    const Shape shape = broadcast_shape(a.shape, b.shape);
-    const int64_t count = shape.count();
-    need((many == count || many == 1) && (others == count || others == 1), "a broadcast");
     Planned planned;
-    planned.outputs = {{DType::kInt64, shape}};
-    planned.task = task([=, code = code_](const Running &running) {
-      for (int64_t i = 0; i < count; ++i) {
-        const uint64_t x = running.input<uint64_t>(0)[many == 1 ? 0 : i];
-        const uint64_t y = running.input<uint64_t>(1)[others == 1 ? 0 : i];
-        running.output<uint64_t>()[i] = compute(code, x, y);
-      }
+    planned.outputs = {{DType::kInt64, Shape{}}};
+    planned.task = task([count = planning.input(0).shape.count()](const Running &running) {
+      *running.output<int64_t>() = count;
     });
     return planned;
   }
+};
 
-private:
-  static uint64_t compute(int64_t code, uint64_t x, uint64_t y) {
-    switch (code) {
-    case 0: return x + y;
-    case 1: return x - y;
-    case 2: return x * y;
-    default:
-      need(y != 0 && !(y == UINT64_MAX && int64_t(x) == INT64_MIN), "a division without a result");
-      return uint64_t(int64_t(x) / int64_t(y));
+/// Inputs: known start, end and step, all of int64.
+class Range final : public Operation {
+public:
+  explicit Range(const Making &) {}
+
+  Planned plan(const Planning &planning) const override {
+    int64_t bounds[3];
+    for (size_t i = 0; i < 3; ++i) {
+      need(planning.input(i).type == DType::kInt64 && planning.input(i).shape.count() == 1,
+           "not three numbers");
+      bounds[i] = planning.integers(i)[0];
     }
+    const auto [start, end, step] = bounds;
+    constexpr int64_t kMost = int64_t{1} << 40;
+    need(step != 0 && std::abs(start) < kMost && std::abs(end) < kMost && std::abs(step) < kMost,
+         "an odd range");
+    const int64_t span = step > 0 ? end - start : start - end;
+    const int64_t size = std::abs(step);
+    const int64_t count = std::max<int64_t>((span + size - 1) / size, 0);
+    Planned planned;
+    planned.outputs = {{DType::kInt64, Shape{count}}};
+    planned.task = task([start = start, step = step, count](const Running &running) {
+      for (int64_t i = 0; i < count; ++i)
+        running.output<int64_t>()[i] = start + i * step;
+    });
+    return planned;
   }
+};
 
-  int64_t code_;
+/// Inputs: a known shape, and a constant of one element to fill it with.
+class Fill final : public Operation {
+public:
+  explicit Fill(const Making &) {}
+
+  Planned plan(const Planning &planning) const override {
+    const Spec &value = planning.input(1);
+    need(value.shape.count() == 1, "more than one value");
+    Shape shape;
+    for (const int64_t length : planning.integers(0)) {
+      need(length >= 0, "a negative length");
+      shape.append(length);
+    }
+    Planned planned;
+    planned.outputs = {{value.type, shape}};
+    planned.task = task([count = shape.count(), size = size_of(value.type)](const Running &running) {
+      for (int64_t i = 0; i < count; ++i)
+        std::memcpy(running.outputs[0] + i * int64_t(size), running.inputs[1], size);
+    });
+    return planned;
+  }
 };
 
 template <class Kind> std::unique_ptr<Operation> make(const Making &making) {
@@ -212,7 +241,9 @@ const Registration kSqueeze("squeeze", make<Squeeze>);
 const Registration kUnsqueeze("unsqueeze", make<Unsqueeze>);
 const Registration kIdentity("identity", make<Identity>);
 const Registration kShape("shape", make<ShapeOf>);
-const Registration kIntegerArithmetic("integer_arithmetic", make<IntegerArithmetic>);
+const Registration kSize("size", make<Size>);
+const Registration kRange("range", make<Range>);
+const Registration kFill("fill", make<Fill>);
 
 } // namespace
 } // namespace ep

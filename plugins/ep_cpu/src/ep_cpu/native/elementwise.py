@@ -16,10 +16,10 @@ from ep_cpu.native.table import (
     Answer,
     Translate,
     all_floats,
-    native_step,
     operator,
     rank_of,
 )
+from ep_cpu.native.typed import integer_arithmetic
 from ep_sdk.kernels import KernelNode
 
 
@@ -73,7 +73,7 @@ def _binary(code: str) -> Translate:
         if node.version < 7:
             return OLD_VERSION
         if not all_floats(node):
-            return _integer_arithmetic(node, code)
+            return integer_arithmetic(node, code)
         operands: list[str | float] = []
         for index, name in enumerate(node.node.inputs):
             number = _number(node, index) if index or operands else None
@@ -88,18 +88,6 @@ def _binary(code: str) -> Translate:
     return make
 
 
-def _integer_arithmetic(node: KernelNode, code: str) -> Answer:
-    if any(node.input_dtype(i) is not DataType.INT64 for i in range(2)):
-        return NOT_FLOAT
-    if any((rank_of(node, i) or 0) > 1 or rank_of(node, i) is None for i in range(2)):
-        return "integers of more than one dimension"
-    lengths = [shape_of(node.input_types[i]) for i in range(2)]
-    if lengths[0] is None or lengths[1] is None:
-        return "integers of unknown length"
-    number = ("add", "sub", "mul", "div").index(code)
-    return native_step(node, "integer_arithmetic", code=number)
-
-
 for _name, _code in (("Add", "add"), ("Sub", "sub"), ("Mul", "mul"), ("Div", "div")):
     operator(_name)(_binary(_code))
 
@@ -107,7 +95,7 @@ for _name, _code in (("Add", "add"), ("Sub", "sub"), ("Mul", "mul"), ("Div", "di
 def _extreme(code: str) -> Translate:
     def make(node: KernelNode) -> Answer:
         if node.version < 8 or not all_floats(node) or len(node.node.inputs) < 2:
-            return NOT_FLOAT
+            return integer_arithmetic(node, code) if node.version >= 12 else NOT_FLOAT
         names = node.node.inputs
         expression = single(code, names[:2])
         for name in names[2:]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ep_cpu.native.steps import NativeStep, shape_of
 from ep_cpu.native.table import (
     OLD_VERSION,
@@ -17,10 +19,11 @@ from ep_sdk.kernels import KernelNode
 @operator("Transpose")
 def _transpose(node: KernelNode) -> Answer:
     rank = rank_of(node, 0)
-    if rank is None:
+    given = node.attr("perm")
+    if given is None and rank is None:
         return "an unknown rank"
-    order = [int(axis) for axis in node.attr("perm", tuple(reversed(range(rank))))]
-    if sorted(order) != list(range(rank)):
+    order = [int(axis) for axis in given or reversed(range(rank or 0))]
+    if sorted(order) != list(range(len(order))):
         return "a perm that is none"
     return native_step(node, "transpose", order=order)
 
@@ -59,7 +62,8 @@ def _dropout(node: KernelNode) -> Answer:
 
 @operator("Shape")
 def _shape(node: KernelNode) -> Answer:
-    bounds = {key: int(node.attr(key)) for key in ("start", "end") if node.attr(key) is not None}
+    names = (name for name in ("start", "end") if node.attr(name) is not None)
+    bounds: dict[str, Any] = {name: int(node.attr(name)) for name in names}
     return native_step(node, "shape", **bounds)
 
 

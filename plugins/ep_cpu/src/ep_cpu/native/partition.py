@@ -12,7 +12,7 @@ from typing import Any
 
 from ep_core.contracts import NodeTime, Stream, Value
 from ep_core.errors import AllocationError, RunError
-from ep_core.graph import Node, Subgraph
+from ep_core.graph import Initializer, Node, Subgraph
 from ep_core.types import TensorType
 from ep_cpu.native.fusing import fuse
 from ep_cpu.native.layout import turn
@@ -219,7 +219,11 @@ def _native_step(
     graph = subgraph.graph
     part = _cut(subgraph, segment)
     own = [steps[index] for index in segment.indices]
-    turned = turn(own, part.outputs, part.constants, graph.type_of)
+    constants = dict(part.constants)
+    for step in own:
+        for name, array in step.constants.items():
+            constants[name] = Initializer.from_array(name, array)
+    turned = turn(own, part.outputs, constants, graph.type_of)
     fused = fuse(turned.steps, part.outputs, turned.constants, turned.types)
     parts = ProgramParts(fused, part.inputs, part.outputs, turned.constants)
     program = build_program(settings.module, parts, graph.type_of, settings.level, settings.threads)

@@ -18,9 +18,9 @@ from ep_sdk.kernels import KernelNode
 def _matmul(node: KernelNode) -> Answer:
     if not all_floats(node):
         return NOT_FLOAT
-    ranks = (rank_of(node, 0), rank_of(node, 1))
-    if None in ranks or min(rank or 0 for rank in ranks) < 2:
-        return "a vector, or an unknown rank"
+    # Unknown ranks are taken for those of matrices; the plan refuses vectors.
+    if any(rank_of(node, index) in (0, 1) for index in range(2)):
+        return "a vector"
     return native_step(node, "matmul", inputs=(*node.node.inputs, ""))
 
 

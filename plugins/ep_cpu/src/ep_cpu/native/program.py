@@ -20,6 +20,9 @@ NEEDS_KNOWN: Mapping[str, tuple[int, ...]] = {
     "expand": (1,),
     "squeeze": (1,),
     "unsqueeze": (1,),
+    "range": (0, 1, 2),
+    "fill": (0,),
+    "pad": (1, 3),
 }
 """Inputs that must follow from shapes and constants alone: a plan is made before a run."""
 
@@ -43,7 +46,8 @@ def known_values(steps: Sequence[NativeStep], constants: Collection[str]) -> set
     """Values that follow from shapes and constants alone."""
     known = set(constants)
     for step in steps:
-        if step.kind == "shape" or all(name in known for name in step.reads):
+        known.update(step.constants)
+        if step.kind in ("shape", "size") or all(name in known for name in step.reads):
             known.update(step.outputs)
     return known
 

@@ -52,11 +52,11 @@ def _normalization(node: KernelNode, centred: int) -> Answer:
 def _softmax(logarithm: int) -> Translate:
     def make(node: KernelNode) -> Answer:
         rank = rank_of(node, 0)
-        if not all_floats(node) or not rank:
+        if not all_floats(node) or rank == 0:
             return NOT_FLOAT
         axis = int(node.attr("axis", -1 if node.version >= 13 else 1))
         # Before version 13 everything from the axis on was one row.
-        if axis % rank != rank - 1:
+        if axis != -1 and (rank is None or axis % rank != rank - 1):
             return "an axis that isn't the last"
         return native_step(node, "softmax", axis=-1, logarithm=logarithm)
 

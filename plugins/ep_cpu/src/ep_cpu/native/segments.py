@@ -16,9 +16,12 @@ from ep_cpu.native.steps import NativeStep
 __all__ = ["Segment", "divide"]
 
 _TRIVIAL = frozenset(
-    ("reshape", "flatten", "squeeze", "unsqueeze", "identity", "shape", "integer_arithmetic")
+    (
+        *("reshape", "flatten", "squeeze", "unsqueeze", "identity", "shape", "size"),
+        *("integer_arithmetic", "range", "fill", "cast", "gather", "concat"),
+    )
 )
-"""What moves nothing: a segment of these alone isn't worth a call."""
+"""What shapes are computed with, mostly: a segment of these alone isn't worth a call."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,8 @@ def _misfits(
 ) -> Sequence[int]:
     """Nodes of a native segment that can't be, or had better not be, native."""
     own = [steps[index] for index in segment.indices]
-    if all(step.kind in _TRIVIAL for step in own):
+    is_needed = bool(Subgraph.cut(subgraph.graph, segment.indices).outputs)
+    if not is_needed or all(step.kind in _TRIVIAL for step in own):
         return segment.indices
     known = known_values(own, subgraph.constants)
     return [

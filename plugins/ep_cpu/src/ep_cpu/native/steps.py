@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from ep_core.graph import Node
 from ep_core.types import DataType, TensorType, ValueType
 from ep_cpu.native.expression import Expression
 
 __all__ = ["NativeStep", "Types", "last_length", "same_shape", "shape_of"]
+
+Array = np.ndarray[Any, Any]
 
 Types = Callable[[str], ValueType | None]
 """Tells the declared type of a value."""
@@ -27,6 +31,7 @@ class NativeStep:
         nodes: what the step computes; the last one makes the output.
         expression: of an elementwise step; for a product what follows on it, whose first input is
             the product itself. Its other inputs come behind `inputs`.
+        constants: what it reads besides the model's values.
     """
 
     kind: str
@@ -35,6 +40,7 @@ class NativeStep:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     nodes: tuple[Node, ...] = ()
     expression: Expression | None = None
+    constants: Mapping[str, Array] = field(default_factory=dict)
 
     @property
     def reads(self) -> tuple[str, ...]:
