@@ -230,3 +230,29 @@ def test_wrong_options_are_refused(options):
 
     with pytest.raises(EpError):
         InferenceSession(perceptron().SerializeToString(), providers=[("cpu", options)])
+
+
+@on_every_level
+def test_shapes_from_one_segment_are_known_in_another(level):
+    """The second Reshape needs a length that is computed before Cos, which isn't native."""
+    nodes = [
+        node("Relu", ["x"], ["r"]),
+        node("Shape", ["r"], ["s"]),
+        node("Gather", ["s", "zero"], ["n"]),
+        node("Concat", ["n", "rest"], ["target"], axis=0),
+        node("Reshape", ["r", "target"], ["a"]),
+        node("Cos", ["a"], ["c"]),
+        node("Reshape", ["c", "target"], ["b"]),
+        node("MatMul", ["b", "w"], ["y"]),
+    ]
+    constants = {
+        "zero": np.array([0], np.int64),
+        "rest": np.array([4, 5], np.int64),
+        "w": random(5, 6),
+    }
+    for count in (1, 3):
+        native = check_same(
+            nodes, {"x": random(count, 20)}, level, constants, shapes={"x": ["n", 20]}
+        )
+        assert len(native.segments) == 2
+        assert native.segments[1]._steps[-1].kind == "matmul"

@@ -198,27 +198,24 @@ def native_program(
     order = {id(step.node): step for step in lowered.steps}
     slots = {name: slot for slot, name in enumerate(lowered.names)}
     made: list[LoweredStep] = []
-    for segment in segments:
-        own = [order[id(subgraph.graph.nodes[index])] for index in segment.indices]
+    for segment, part in zip(segments, _parts(subgraph, segments), strict=True):
         if segment.native:
-            made.append(_native_step(subgraph, segment, steps, slots, find, workspace, settings))
+            own = [steps[index] for index in (*segment.helpers, *segment.indices)]
+            made.append(_native_step(part, own, slots, find, workspace, settings))
         else:
-            made.extend(own)
+            made.extend(order[id(node)] for node in part.nodes)
     return NativeProgram(lowered.with_steps(made), on_close)
 
 
 def _native_step(
-    subgraph: Subgraph,
-    segment: Segment,
-    steps: Mapping[int, NativeStep],
+    part: Subgraph,
+    own: Sequence[NativeStep],
     slots: Mapping[str, int],
     find: FindRow,
     workspace: Workspace,
     settings: NativeSettings,
 ) -> LoweredStep:
-    graph = subgraph.graph
-    part = _cut(subgraph, segment)
-    own = [steps[index] for index in segment.indices]
+    graph = part.graph
     constants = dict(part.constants)
     for step in own:
         for name, array in step.constants.items():
@@ -233,7 +230,7 @@ def _native_step(
 
     kernel = NativeSegment(program, fused, len(part.outputs), make_fallback)
     return LoweredStep(
-        node=graph.nodes[segment.indices[-1]],
+        node=own[-1].nodes[-1],
         kernel=kernel,
         inputs=tuple(slots[name] for name in part.inputs),
         outputs=tuple(slots[name] for name in part.outputs),
@@ -243,12 +240,18 @@ def _native_step(
     )
 
 
-def _cut(subgraph: Subgraph, segment: Segment) -> Subgraph:
-    """The nodes of a segment; outputs are what others, or the whole subgraph's users, read."""
-    part = Subgraph.cut(subgraph.graph, segment.indices, subgraph.name)
-    if len(segment.indices) == len(subgraph.indices):
-        return replace(part, inputs=subgraph.inputs, outputs=subgraph.outputs)
-    return part
+def _parts(subgraph: Subgraph, segments: Sequence[Segment]) -> list[Subgraph]:
+    """The segments as subgraphs; outputs are what other segments, or others outside, read."""
+    graph = subgraph.graph
+    if len(segments) == 1:
+        return [subgraph]
+    cuts = [Subgraph.cut(graph, (*s.helpers, *s.indices), subgraph.name) for s in segments]
+    needed = set(subgraph.outputs).union(*(part.inputs for part in cuts))
+    parts: list[Subgraph] = []
+    for segment, part in zip(segments, cuts, strict=True):
+        made = (name for index in segment.indices for name in graph.nodes[index].outputs)
+        parts.append(replace(part, outputs=tuple(name for name in made if name in needed)))
+    return parts
 
 
 def _arena_bytes(program: Any, part: Subgraph) -> int | None:

@@ -12,7 +12,7 @@ from ep_core.graph import Initializer
 from ep_core.types import DataType, TensorType
 from ep_cpu.native.steps import NativeStep, Types
 
-__all__ = ["NEEDS_KNOWN", "ProgramParts", "build_program", "known_values"]
+__all__ = ["NEEDS_KNOWN", "SHAPE_KINDS", "ProgramParts", "build_program", "known_values"]
 
 NEEDS_KNOWN: Mapping[str, tuple[int, ...]] = {
     "reshape": (1,),
@@ -25,6 +25,10 @@ NEEDS_KNOWN: Mapping[str, tuple[int, ...]] = {
     "pad": (1, 3),
 }
 """Inputs that must follow from shapes and constants alone: a plan is made before a run."""
+
+
+SHAPE_KINDS = frozenset(("shape", "size"))
+"""Steps that look at the shape of their input alone."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ def known_values(steps: Sequence[NativeStep], constants: Collection[str]) -> set
     known = set(constants)
     for step in steps:
         known.update(step.constants)
-        if step.kind in ("shape", "size") or all(name in known for name in step.reads):
+        if step.kind in SHAPE_KINDS or all(name in known for name in step.reads):
             known.update(step.outputs)
     return known
 

@@ -5,12 +5,12 @@ Nodes are put into another order that is as right as theirs, so that segments ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ep_core.graph import Node, Subgraph
 from ep_core.types import TensorType
-from ep_cpu.native.program import NEEDS_KNOWN, known_values
+from ep_cpu.native.program import NEEDS_KNOWN, SHAPE_KINDS, known_values
 from ep_cpu.native.steps import NativeStep
 
 __all__ = ["Segment", "divide"]
@@ -30,10 +30,13 @@ class Segment:
 
     Attributes:
         native: one native program; else they go one by one.
+        helpers: nodes of other segments that this one computes once more, ahead of its own, to
+            know their results while it plans.
     """
 
     native: bool
     indices: tuple[int, ...]
+    helpers: tuple[int, ...] = ()
 
 
 def divide(subgraph: Subgraph, steps: Mapping[int, NativeStep]) -> list[Segment]:
@@ -46,12 +49,14 @@ def divide(subgraph: Subgraph, steps: Mapping[int, NativeStep]) -> list[Segment]
     native -= {index for index in native if not _has_known_types(subgraph, index)}
     while True:
         segments = _alternate(subgraph, native)
+        ordered = [steps[index] for index in subgraph.indices if index in native]
+        known = known_values(ordered, subgraph.constants)
         misfits: set[int] = set()
         for segment in segments:
             if segment.native:
-                misfits.update(_misfits(subgraph, segment, steps))
+                misfits.update(_misfits(subgraph, segment, steps, known))
         if not misfits:
-            return segments
+            return [_with_helpers(subgraph, segment, steps) for segment in segments]
         native -= misfits
 
 
@@ -62,23 +67,49 @@ def _has_known_types(subgraph: Subgraph, index: int) -> bool:
 
 
 def _misfits(
-    subgraph: Subgraph, segment: Segment, steps: Mapping[int, NativeStep]
+    subgraph: Subgraph, segment: Segment, steps: Mapping[int, NativeStep], known: Collection[str]
 ) -> Sequence[int]:
     """Nodes of a native segment that can't be, or had better not be, native."""
-    own = [steps[index] for index in segment.indices]
     is_needed = bool(Subgraph.cut(subgraph.graph, segment.indices).outputs)
-    if not is_needed or all(step.kind in _TRIVIAL for step in own):
+    if not is_needed or all(steps[index].kind in _TRIVIAL for index in segment.indices):
         return segment.indices
-    known = known_values(own, subgraph.constants)
     return [
         index
         for index in segment.indices
-        if any(
-            steps[index].inputs[at] and steps[index].inputs[at] not in known
-            for at in NEEDS_KNOWN.get(steps[index].kind, ())
-            if at < len(steps[index].inputs)
-        )
+        if any(name not in known for name in _must_be_known(steps[index]))
     ]
+
+
+def _must_be_known(step: NativeStep) -> list[str]:
+    positions = NEEDS_KNOWN.get(step.kind, ())
+    return [step.inputs[at] for at in positions if at < len(step.inputs) and step.inputs[at]]
+
+
+def _with_helpers(subgraph: Subgraph, segment: Segment, steps: Mapping[int, NativeStep]) -> Segment:
+    """The same with all that it has to know."""
+    if not segment.native:
+        return segment
+    makers = {
+        name: index
+        for index in subgraph.indices
+        for name in subgraph.graph.nodes[index].outputs
+        if name
+    }
+    own = frozenset(segment.indices)
+    helpers: set[int] = set()
+    seen: set[str] = set()
+    open_names = [name for index in segment.indices for name in _must_be_known(steps[index])]
+    while open_names:
+        name = open_names.pop()
+        if name in seen or name not in makers:
+            continue
+        seen.add(name)
+        index = makers[name]
+        if index not in own:
+            helpers.add(index)
+        if steps[index].kind not in SHAPE_KINDS:
+            open_names.extend(steps[index].reads)
+    return replace(segment, helpers=tuple(sorted(helpers)))
 
 
 def _alternate(subgraph: Subgraph, native: set[int]) -> list[Segment]:
