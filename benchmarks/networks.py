@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-__all__ = ["Array", "bert_base", "perceptron", "resnet50"]
+__all__ = ["Array", "bert_base", "digits", "minilm", "perceptron", "resnet50"]
 
 Array = np.ndarray[Any, Any]
 
@@ -98,7 +98,17 @@ def resnet50() -> tuple[bytes, dict[str, Array]]:
 
 def bert_base(length: int = 128) -> tuple[bytes, dict[str, Array]]:
     """Return the encoder and a feed of one sentence of `length` words."""
-    (width, heads, layers, words) = (768, 12, 12, 30522)
+    return _encoder("bert_base", length, width=768, heads=12, layers=12)
+
+
+def minilm(length: int = 128) -> tuple[bytes, dict[str, Array]]:
+    """Return a small encoder (Wang et al. 2020: 6 layers of 384) and a feed of `length` words."""
+    return _encoder("minilm", length, width=384, heads=12, layers=6)
+
+
+def _encoder(
+    name: str, length: int, *, width: int, heads: int, layers: int, words: int = 30522
+) -> tuple[bytes, dict[str, Array]]:
     net = _Writer()
     x = net.node("Gather", [net.small(words, width), "ids"])
     x = net.normalised(net.node("Add", [x, net.small(1, length, width)]), width)
@@ -117,7 +127,7 @@ def bert_base(length: int = 128) -> tuple[bytes, dict[str, Array]]:
         x = net.normalised(net.node("Add", [x, net.dense(y, 4 * width, width)]), width)
     ids = helper.make_tensor_value_info("ids", TensorProto.INT64, [1, length])
     feed = np.random.default_rng(1).integers(0, words, (1, length))
-    return net.model("bert_base", [ids], x, [1, length, width]), {"ids": feed}
+    return net.model(name, [ids], x, [1, length, width]), {"ids": feed}
 
 
 def _gelu(net: _Writer, x: str) -> str:
@@ -126,6 +136,16 @@ def _gelu(net: _Writer, x: str) -> str:
     one, half = (net.constant(np.array(value, np.float32)) for value in (1, 0.5))
     y = net.node("Add", [net.node("Erf", [net.node("Div", [x, root])]), one])
     return net.node("Mul", [net.node("Mul", [x, y]), half])
+
+
+def digits(pictures: int = 1) -> tuple[bytes, dict[str, Array]]:
+    """Return a perceptron of 784, 256 and 10 values, and a feed of some pictures of digits."""
+    net = _Writer()
+    x = net.node("Relu", [net.dense("x", 784, 256)])
+    y = net.dense(x, 256, 10)
+    feed = np.random.default_rng(1).standard_normal((pictures, 784)).astype(np.float32)
+    info = helper.make_tensor_value_info("x", TensorProto.FLOAT, [pictures, 784])
+    return net.model("digits", [info], y, [pictures, 10]), {"x": feed}
 
 
 def perceptron() -> tuple[bytes, dict[str, Array]]:

@@ -1,6 +1,6 @@
 """Runs every benchmark and prints its table: `make bench`, or one of them by name.
 
-    python benchmarks/run.py [import] [run] [models] [placement] [overlap]
+    python benchmarks/run.py [import] [run] [models] [native] [placement] [overlap]
 
 Nothing in here decides whether a number is good: a benchmark prints, and people judge. Each one
 takes turns between the two sides, so that a machine that gets slower does so for both.
@@ -20,6 +20,7 @@ BENCHMARKS = {
     "import": "import_cost",
     "run": "run_cost",
     "models": "real_models",
+    "native": "native_speed",
     "placement": "placement_cost",
     "overlap": "overlapping_copies",
 }

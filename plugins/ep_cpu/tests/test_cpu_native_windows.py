@@ -132,3 +132,53 @@ def test_a_picture_of_open_size(level):
     shapes = {"x": ["batch", 3, "height", "width"]}
     for size in ((1, 3, 9, 9), (2, 3, 20, 7)):
         check_same(nodes, {"x": random(*size)}, level, {"w": random(4, 3, 3, 3)}, shapes=shapes)
+
+
+@on_every_level
+@pytest.mark.parametrize("groups", [2, 3])
+@pytest.mark.parametrize("size", [(1, 1), (3, 3)])
+def test_groups(level, groups, size):
+    nodes = [
+        node("Conv", ["x", "w", "b"], ["c"], group=groups, strides=[1, 2]),
+        node("Relu", ["c"], ["y"]),
+    ]
+    constants = {"w": random(5 * groups, 4, *size), "b": random(5 * groups)}
+    x = random(2, 4 * groups, 9, 8)
+    native = check_same(nodes, {"x": x}, level, constants, tolerance=4e-6)
+    assert native.kinds == ["transpose", "conv", "transpose"]
+
+
+@on_every_level
+@pytest.mark.parametrize(
+    ("channels", "groups", "size", "attributes"),
+    [
+        (1, 1, 5, {"pads": [2, 2]}),
+        (20, 1, 3, {"strides": [2], "dilations": [3], "pads": [1, 4]}),
+        (6, 6, 3, {"pads": [1, 1]}),
+        (6, 2, 4, {"auto_pad": "SAME_LOWER"}),
+    ],
+)
+def test_sequences(level, channels, groups, size, attributes):
+    nodes = [
+        node("Conv", ["x", "w", "b"], ["c"], group=groups, **attributes),
+        node("MaxPool", ["c"], ["p"], kernel_shape=[3], strides=[2]),
+        node("Mul", ["p", "scale"], ["m"]),
+        node("GlobalAveragePool", ["m"], ["g"]),
+        node("Sub", ["m", "g"], ["y"]),
+    ]
+    constants = {
+        "w": random(12, channels // groups, size),
+        "b": random(12),
+        "scale": random(12, 1),
+    }
+    x = random(2, channels, 31)
+    native = check_same(nodes, {"x": x}, level, constants, tolerance=4e-6)
+    assert native.kinds.count("transpose") == 3
+
+
+@on_every_level
+def test_a_depth_of_unknown_shape_behind_a_convolution(level):
+    """The size of the result isn't declared; its rank follows from the input's."""
+    nodes = [node("Conv", ["x", "w"], ["c"]), node("Softmax", ["c"], ["y"], axis=-1)]
+    shapes = {"x": ["n", 3, None, None]}
+    check_same(nodes, {"x": random(1, 3, 9, 9)}, level, {"w": random(4, 3, 3, 3)}, shapes=shapes)

@@ -8,7 +8,6 @@ namespace ep {
 namespace {
 
 constexpr size_t kMostPlans = 32; // the oldest one goes
-constexpr int kOutside = -1;
 /// What is computed while planning must be small: shapes, axes, ends of slices.
 constexpr int64_t kMostKnown = 1024;
 
@@ -227,13 +226,22 @@ void Program::finish(std::vector<int> outputs) {
 std::shared_ptr<const Plan> Program::plan(std::span<const Shape> shapes) {
   const std::lock_guard lock(mutex_);
   for (size_t i = plans_.size(); i-- > 0;)
-    if (std::ranges::equal(plans_[i].first, shapes))
-      return plans_[i].second;
-  auto made = std::make_shared<const Plan>(*this, shapes);
+    if (std::ranges::equal(plans_[i].shapes, shapes)) {
+      need(plans_[i].plan != nullptr, plans_[i].refusal.c_str());
+      return plans_[i].plan;
+    }
   if (plans_.size() == kMostPlans)
     plans_.erase(plans_.begin());
-  plans_.emplace_back(std::vector<Shape>(shapes.begin(), shapes.end()), made);
-  return made;
+  KeptPlan entry{{shapes.begin(), shapes.end()}, nullptr, ""};
+  try {
+    entry.plan = std::make_shared<const Plan>(*this, shapes);
+  } catch (const Refusal &refusal) {
+    entry.refusal = refusal.what();
+    plans_.push_back(std::move(entry));
+    throw;
+  }
+  plans_.push_back(std::move(entry));
+  return plans_.back().plan;
 }
 
 const Spec &Program::output_spec(const Plan &plan, size_t index) {

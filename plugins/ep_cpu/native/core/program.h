@@ -73,6 +73,13 @@ private:
     int outputs;
   };
 
+  /// What came of planning for some shapes: a plan, or why there is none.
+  struct KeptPlan {
+    std::vector<Shape> shapes;
+    std::shared_ptr<const Plan> plan;
+    std::string refusal;
+  };
+
   const Kernels &kernels_;
   int threads_;
   std::vector<DType> input_types_;
@@ -80,7 +87,7 @@ private:
   std::vector<Step> steps_;
   std::vector<int> outputs_;
   std::mutex mutex_;
-  std::vector<std::pair<std::vector<Shape>, std::shared_ptr<const Plan>>> plans_;
+  std::vector<KeptPlan> plans_; // the oldest first
 };
 
 } // namespace ep

@@ -43,9 +43,9 @@ EP_INLINE Vec logarithm(Vec x) {
   const IntVec tiny = x < 1.17549435e-38f;
   const Vec scaled = choose(tiny, x * 16777216.0f, x);
   // The exponent is chosen such that the mantissa lies within [sqrt(1/2), sqrt(2)].
-  const IntVec shifted = bits(scaled) - 0x3f3504f3;
+  const IntVec shifted = difference(bits(scaled), IntVec{} + 0x3f3504f3);
   const IntVec exponent = shifted >> 23;
-  const Vec mantissa = from_bits(bits(scaled) - (exponent << 23));
+  const Vec mantissa = from_bits(difference(bits(scaled), exponent << 23));
   const Vec f = mantissa - 1.0f;
   const Vec s = f / (f + 2.0f);
   const Vec square = s * s;

@@ -34,12 +34,14 @@ constexpr int kLanes = 4;
 template <int Lanes> struct VectorTypes {
   typedef float Float __attribute__((vector_size(Lanes * 4)));
   typedef int32_t Int __attribute__((vector_size(Lanes * 4)));
+  typedef uint32_t Wrapping __attribute__((vector_size(Lanes * 4)));
   typedef float LooseFloat __attribute__((vector_size(Lanes * 4), aligned(4), may_alias));
   typedef int32_t LooseInt __attribute__((vector_size(Lanes * 4), aligned(4), may_alias));
 };
 
 using Vec = VectorTypes<kLanes>::Float;
 using IntVec = VectorTypes<kLanes>::Int;
+using WrappingVec = VectorTypes<kLanes>::Wrapping;
 
 EP_INLINE Vec load(const float *from) {
   return *reinterpret_cast<const VectorTypes<kLanes>::LooseFloat *>(from);
@@ -53,6 +55,12 @@ EP_INLINE void store(float *to, Vec value) {
 EP_INLINE Vec broadcast(float value) { return value - Vec{}; }
 
 EP_INLINE IntVec bits(Vec value) { return reinterpret_cast<IntVec>(value); }
+
+/// a - b, wrapping around.
+EP_INLINE IntVec difference(IntVec a, IntVec b) {
+  return reinterpret_cast<IntVec>(reinterpret_cast<WrappingVec>(a) -
+                                  reinterpret_cast<WrappingVec>(b));
+}
 
 EP_INLINE Vec from_bits(IntVec value) { return reinterpret_cast<Vec>(value); }
 

@@ -1,4 +1,5 @@
-// Convolution and pooling with channels innermost: [batch, height, width, channels].
+// Convolution and pooling with channels innermost: [batch, height, width, channels], or without the
+// height, which is then 1.
 //
 // A convolution is a product: rows are places of the output, k runs over the window and the channels
 // of the input. Nothing is unfolded; the product's kernel reads a row piece by piece through
@@ -23,11 +24,11 @@ struct WindowAttributes {
         dilations(attributes.integers("dilations")), pads(attributes.integers("pads")) {}
 
   Window over(const Shape &x) const {
-    need(x.rank() == 4, "not a batch of pictures");
+    need(x.rank() == 3 || x.rank() == 4, "not a batch of pictures or sequences");
     Window w = {};
-    w.height = x[1];
-    w.width = x[2];
-    w.channels = x[3];
+    w.height = x.rank() == 4 ? x[1] : 1;
+    w.width = x[x.rank() - 2];
+    w.channels = x[x.rank() - 1];
     w.kernel_height = kernel[0];
     w.kernel_width = kernel[1];
     w.stride_y = strides[0];
@@ -43,17 +44,26 @@ struct WindowAttributes {
     w.out_width = room_x / strides[1] + 1;
     return w;
   }
+
+  static Spec result(const Shape &x, const Window &w, int64_t channels) {
+    if (x.rank() == 3)
+      return {DType::kFloat, {x[0], w.out_width, channels}};
+    return {DType::kFloat, {x[0], w.out_height, w.out_width, channels}};
+  }
 };
 
 /// Inputs: x, constant weights [out, in, height, width], bias or nothing, operands of a chain.
+/// Attribute: group; with more than one there is no chain.
 class Convolution final : public Operation {
 public:
   explicit Convolution(const Making &making)
       : attributes_(making.attributes), behind_(making.attributes) {
     const Constant *weights = making.constants[1];
-    if (weights == nullptr || weights->spec.shape.rank() != 4)
+    groups_ = making.attributes.integer("group", 1);
+    if (weights == nullptr || weights->spec.shape.rank() < 3 ||
+        weights->spec.shape[0] % groups_ != 0 || (groups_ > 1 && behind_.has_chain()))
       throw Mistake("weights of a convolution must be constant");
-    out_channels_ = weights->spec.shape[0];
+    out_channels_ = weights->spec.shape[0] / groups_;
     channels_ = weights->spec.shape[1];
     zeros_.assign(size_t(channels_), 0.0f);
     pack(making, *weights);
@@ -63,20 +73,20 @@ public:
     const Spec &x = planning.input(0);
     need(x.type == DType::kFloat, "not float32");
     const Window w = attributes_.over(x.shape);
-    need(w.channels == channels_, "another number of channels");
-    const Shape result{x.shape[0], w.out_height, w.out_width, out_channels_};
+    need(w.channels == channels_ * groups_, "another number of channels");
     const int64_t places = w.out_height * w.out_width;
     const bool is_pointwise = w.kernel_height * w.kernel_width == 1 && places == w.height * w.width &&
-                              w.stride_y == 1 && w.stride_x == 1;
+                              w.stride_y == 1 && w.stride_x == 1 && groups_ == 1;
     Planned planned;
-    planned.outputs = {{DType::kFloat, result}};
-    std::vector<Matrix> operands = behind_.plan(planning, result);
+    planned.outputs = {WindowAttributes::result(x.shape, w, out_channels_ * groups_)};
+    std::vector<Matrix> operands = behind_.plan(planning, planned.outputs[0].shape);
     const Tiling tiling(x.shape[0] * places, out_channels_, depth(w), planning.kernels, planning.threads);
     if (is_pointwise) {
       planned.task = pointwise(tiling, std::move(operands));
       return planned;
     }
-    const bool is_framed = channels_ < kFewChannels && w.kernel_width > 1 && w.dilation_x == 1;
+    const bool is_framed =
+        channels_ < kFewChannels && w.kernel_width > 1 && w.dilation_x == 1 && groups_ == 1;
     const Frame frame(w, attributes_.pads, is_framed);
     const int64_t table = tiling.row_block * frame.taps;
     planned.workspace = aligned(size_t(planning.threads * table) * sizeof(float *)) +
@@ -96,13 +106,15 @@ public:
       whole.depth = depth(w) / frame.taps;
       behind_.attach(whole, own, running);
       whole.c = running.output();
-      running.crew.each(tiling.count(), [&](int64_t chunk, int worker) {
-        Gemm gemm = whole;
+      running.crew.each(tiling.count() * groups_, [&](int64_t number, int worker) {
+        const int64_t chunk = number % tiling.count();
+        Gemm gemm = of_group(whole, number / tiling.count());
+        const float *picture = source + number / tiling.count() * channels_;
         const float **rows = tables + worker * table;
         gemm.rows = rows;
         gemm.first_row = tiling.first_row(chunk);
         for (int64_t row = gemm.first_row; row < tiling.last_row(chunk); ++row, rows += frame.taps)
-          frame.point(source, row, rows, zeros_.data());
+          frame.point(picture, row, rows, zeros_.data());
         tiling.run(running.kernels, gemm, chunk);
       });
     });
@@ -173,7 +185,17 @@ private:
     gemm.k = depth(w);
     gemm.n = out_channels_;
     gemm.packed = packed_->floats();
-    gemm.c_step = out_channels_;
+    gemm.c_step = out_channels_ * groups_;
+    return gemm;
+  }
+
+  /// The part of a product that one group of channels does.
+  Gemm of_group(const Gemm &whole, int64_t group) const {
+    Gemm gemm = whole;
+    gemm.packed += group * group_size_;
+    gemm.c += group * out_channels_;
+    if (gemm.bias != nullptr)
+      gemm.bias += group * out_channels_;
     return gemm;
   }
 
@@ -198,25 +220,29 @@ private:
   /// Weights as a matrix [window, in channels; out channels], packed.
   void pack(const Making &making, const Constant &weights) {
     const Kernels &kernels = making.kernels;
-    const int64_t taps = weights.spec.shape.count(2, 4);
+    const int64_t taps = weights.spec.shape.count(2, weights.spec.shape.rank());
     const int64_t k = taps * channels_;
     const int64_t n = out_channels_;
+    group_size_ = kernels.packed_size(k, n);
     const std::string layout = std::string("conv ") + kernels.name + " " + std::to_string(taps) +
                                " " + std::to_string(channels_) + " " + std::to_string(n);
     const int64_t panels = (n + kernels.panel - 1) / kernels.panel;
     packed_ = shared_weights(
         {weights.data, weights.spec.bytes(), layout},
-        size_t(kernels.packed_size(k, n)) * sizeof(float), [&](std::byte *to) {
-          std::vector<float> turned(size_t(k * n));
+        size_t(groups_ * group_size_) * sizeof(float), [&](std::byte *to) {
+          std::vector<float> turned(size_t(groups_ * k * n));
           const float *from = weights.floats();
-          making.crew.each(n, [&](int64_t out, int) {
+          making.crew.each(groups_ * n, [&](int64_t out, int) {
             for (int64_t in = 0; in < channels_; ++in)
               for (int64_t tap = 0; tap < taps; ++tap)
                 turned[size_t(out * k + tap * channels_ + in)] =
                     from[(out * channels_ + in) * taps + tap];
           });
-          making.crew.each(panels, [&](int64_t panel, int) {
-            kernels.pack_panels(turned.data(), 1, k, k, n, reinterpret_cast<float *>(to), panel,
+          making.crew.each(groups_ * panels, [&](int64_t number, int) {
+            const int64_t group = number / panels;
+            const int64_t panel = number % panels;
+            kernels.pack_panels(turned.data() + group * k * n, 1, k, k, n,
+                                reinterpret_cast<float *>(to) + group * group_size_, panel,
                                 panel + 1);
           });
         });
@@ -224,7 +250,8 @@ private:
 
   WindowAttributes attributes_;
   Behind behind_;
-  int64_t out_channels_, channels_;
+  int64_t groups_, out_channels_, channels_; // of one group
+  int64_t group_size_ = 0;                   // floats of its packed weights
   std::vector<float> zeros_;
   std::shared_ptr<const Weights> packed_;
 };
@@ -235,10 +262,10 @@ public:
   explicit Depthwise(const Making &making)
       : attributes_(making.attributes), behind_(making.attributes) {
     const Constant *weights = making.constants[1];
-    if (weights == nullptr || weights->spec.shape.rank() != 4 || behind_.has_chain())
+    if (weights == nullptr || weights->spec.shape.rank() < 3 || behind_.has_chain())
       throw Mistake("weights of a convolution must be constant");
     channels_ = weights->spec.shape[0];
-    const int64_t taps = weights->spec.shape.count(1, 4);
+    const int64_t taps = weights->spec.shape.count(1, weights->spec.shape.rank());
     turned_.resize(size_t(taps * channels_));
     for (int64_t channel = 0; channel < channels_; ++channel)
       for (int64_t tap = 0; tap < taps; ++tap)
@@ -251,7 +278,7 @@ public:
     const Window w = attributes_.over(x.shape);
     need(w.channels == channels_, "another number of channels");
     Planned planned;
-    planned.outputs = {{DType::kFloat, {x.shape[0], w.out_height, w.out_width, channels_}}};
+    planned.outputs = {WindowAttributes::result(x.shape, w, channels_)};
     behind_.plan(planning, planned.outputs[0].shape);
     planned.task = task([this, w, batch = x.shape[0]](const Running &running) {
       running.crew.each(batch * w.out_height, [&](int64_t number, int) {
@@ -287,7 +314,7 @@ public:
     need(x.type == DType::kFloat, "not float32");
     const Window w = attributes_.over(x.shape);
     Planned planned;
-    planned.outputs = {{DType::kFloat, {x.shape[0], w.out_height, w.out_width, w.channels}}};
+    planned.outputs = {WindowAttributes::result(x.shape, w, w.channels)};
     planned.task = task([this, w, batch = x.shape[0]](const Running &running) {
       running.crew.each(batch * w.out_height, [&](int64_t number, int) {
         const int64_t picture = number / w.out_height;

@@ -250,7 +250,7 @@ def _takes_chain(editor: StepEditor, product: NativeStep, expression: Expression
     if product.expression is not None or "order" in product.attributes:
         return False
     if product.kind != "matmul":
-        return product.kind == "conv" or _bounds(expression) is not None
+        return product.attributes.get("group") == 1 or _bounds(expression) is not None
     kinds = [editor.type_of(name) for name in product.inputs[:2]]
     ranks = [len(kind.shape or ()) for kind in kinds if isinstance(kind, TensorType)]
     if "a_order" in product.attributes or len(ranks) != 2 or ranks[1] != 2:

@@ -20,8 +20,7 @@ from ep_cpu.native.steps import NativeStep, Types, shape_of
 __all__ = ["Turned", "turn"]
 
 _SUFFIX = "\0last"
-_TO_LAST = [0, 2, 3, 1]
-_TO_FIRST = [0, 3, 1, 2]
+_RANKS = (3, 4)
 _WANTING = frozenset(("conv", "depthwise", "pool"))
 
 
@@ -66,7 +65,7 @@ class _Turner:
         self.constants = dict(constants)
         self._types = types
         self._new_types: dict[str, ValueType] = {}
-        self._turned: set[str] = set()  # values that there are with channels innermost
+        self._turned: dict[str, int] = {}  # values with channels innermost, and their ranks
         self._only_turned: set[str] = set()  # and not in ONNX's layout
 
     def type_of(self, name: str) -> ValueType | None:
@@ -74,8 +73,9 @@ class _Turner:
 
     def add(self, step: NativeStep) -> None:
         if step.kind in _WANTING:
-            first = self._want_last(step.inputs[0], step)
-            self._give_last(replace(step, inputs=(first, *step.inputs[1:])))
+            rank = self._turned.get(step.inputs[0]) or self._rank(step.inputs[0])
+            first = self._want_last(step.inputs[0], step, rank)
+            self._give_last(replace(step, inputs=(first, *step.inputs[1:])), rank)
             return
         change = _FOLLOWING.get(step.kind)
         follows = any(name in self._turned for name in step.reads)
@@ -90,7 +90,8 @@ class _Turner:
         if name not in self._only_turned:
             return
         maker = next(step for step in self.steps if name + _SUFFIX in step.outputs)
-        attributes = {"order": _TO_FIRST}
+        rank = self._turned[name]
+        attributes = {"order": [0, rank - 1, *range(1, rank - 1)]}
         self.steps.append(
             NativeStep("transpose", (name + _SUFFIX,), (name,), attributes, maker.nodes[-1:])
         )
@@ -100,7 +101,7 @@ class _Turner:
         expression = step.expression
         assert expression is not None
         result = shape_of(self.type_of(step.outputs[0]))
-        if result is None or len(result) != len(_TO_LAST):
+        if result is None or len(result) not in _RANKS:
             return False
         names: list[str] = []
         for name in expression.inputs:
@@ -111,27 +112,30 @@ class _Turner:
         for name in expression.inputs:
             if name not in self.constants and name not in self._turned and name in names:
                 continue
-            self._settle(name, step)
-        self._give_last(replace(step, expression=Expression(tuple(names), expression.operations)))
+            self._settle(name, step, len(result))
+        turned = replace(step, expression=Expression(tuple(names), expression.operations))
+        self._give_last(turned, len(result))
         return True
 
     def concat(self, step: NativeStep) -> bool:
         kinds = [shape_of(self.type_of(name)) for name in step.inputs]
-        if step.attributes["axis"] not in (1, -3) or any(
-            shape is None or len(shape) != len(_TO_LAST) for shape in kinds
-        ):
+        rank = self._rank(step.outputs[0])
+        if rank not in _RANKS or step.attributes["axis"] not in (1, 1 - rank):
+            return False
+        if any(shape is None or len(shape) != rank for shape in kinds):
             return False
         if any(name in self.constants for name in step.inputs):
             return False
-        names = tuple(self._want_last(name, step) for name in step.inputs)
-        self._give_last(replace(step, inputs=names).with_attributes(axis=3))
+        names = tuple(self._want_last(name, step, rank) for name in step.inputs)
+        self._give_last(replace(step, inputs=names).with_attributes(axis=rank - 1), rank)
         return True
 
     def reduce(self, step: NativeStep) -> bool:
-        if step.attributes["axes"] != [2, 3]:
+        rank = self._turned[step.inputs[0]]
+        if step.attributes["axes"] != list(range(2, rank)):
             return False
         turned = replace(step, inputs=(step.inputs[0] + _SUFFIX, ""))
-        turned = turned.with_attributes(axes=[1, 2], keep=0)
+        turned = turned.with_attributes(axes=list(range(1, rank - 1)), keep=0)
         if not step.attributes["keep"]:
             self.steps.append(turned)
             return True
@@ -139,7 +143,9 @@ class _Turner:
         self._new_types[inner] = _picked(self.type_of(step.outputs[0]), [0, 1])
         self.steps.append(replace(turned, outputs=(inner,)))
         self.steps.append(
-            NativeStep("unsqueeze", (inner,), step.outputs, {"axes": [2, 3]}, step.nodes)
+            NativeStep(
+                "unsqueeze", (inner,), step.outputs, {"axes": list(range(2, rank))}, step.nodes
+            )
         )
         return True
 
@@ -154,35 +160,40 @@ class _Turner:
             return name + _SUFFIX if len(shape) <= len(result) else None
         return name + _SUFFIX if len(shape) == len(result) else None
 
-    def _settle(self, name: str, step: NativeStep) -> None:
+    def _settle(self, name: str, step: NativeStep, rank: int) -> None:
         """Make what `_operand` named."""
         if name not in self.constants:
-            self._want_last(name, step)
+            self._want_last(name, step, rank)
             return
         new = name + _SUFFIX
         array = self.constants[name].numpy()
         if array.size == 1 or new in self.constants:
             return
-        full = array.reshape((1,) * (len(_TO_LAST) - array.ndim) + array.shape)
-        turned = np.ascontiguousarray(full.transpose(_TO_LAST))
+        full = array.reshape((1,) * (rank - array.ndim) + array.shape)
+        turned = np.ascontiguousarray(full.transpose(_to_last(rank)))
         self.constants[new] = Initializer.from_array(new, turned)
         self._new_types[new] = self.constants[new].type
 
-    def _want_last(self, name: str, step: NativeStep) -> str:
+    def _want_last(self, name: str, step: NativeStep, rank: int) -> str:
         new = name + _SUFFIX
         if name not in self._turned:
-            attributes = {"order": _TO_LAST}
+            attributes = {"order": _to_last(rank)}
             self.steps.append(NativeStep("transpose", (name,), (new,), attributes, step.nodes[-1:]))
-            self._turned.add(name)
-            self._new_types[new] = _picked(self.type_of(name), _TO_LAST)
+            self._turned[name] = rank
+            self._new_types[new] = _picked(self.type_of(name), _to_last(rank))
         return new
 
-    def _give_last(self, step: NativeStep) -> None:
+    def _give_last(self, step: NativeStep, rank: int) -> None:
         (name,) = step.outputs
         self.steps.append(replace(step, outputs=(name + _SUFFIX,)))
-        self._turned.add(name)
+        self._turned[name] = rank
         self._only_turned.add(name)
-        self._new_types[name + _SUFFIX] = _picked(self.type_of(name), _TO_LAST)
+        self._new_types[name + _SUFFIX] = _picked(self.type_of(name), _to_last(rank))
+
+    def _rank(self, name: str) -> int:
+        """The declared rank, 0 where it isn't known."""
+        kind = self.type_of(name)
+        return len(kind.shape or ()) if isinstance(kind, TensorType) else 0
 
 
 _FOLLOWING: Mapping[str, Callable[[_Turner, NativeStep], bool]] = {
@@ -190,6 +201,10 @@ _FOLLOWING: Mapping[str, Callable[[_Turner, NativeStep], bool]] = {
     "concat": _Turner.concat,
     "reduce": _Turner.reduce,
 }
+
+
+def _to_last(rank: int) -> list[int]:
+    return [0, *range(2, rank), 1]
 
 
 def _picked(kind: ValueType | None, order: Sequence[int]) -> TensorType:

@@ -1,4 +1,4 @@
-"""Convolution and pooling over two axes.
+"""Convolution and pooling over one or two axes.
 
 Their steps are written for ONNX's layout; `layout` turns them to channels innermost, the only one
 that the native operations know.
@@ -13,28 +13,32 @@ from ep_cpu.native.steps import NativeStep, shape_of
 from ep_cpu.native.table import NOT_FLOAT, Answer, all_floats, operator, rank_of
 from ep_sdk.kernels import KernelNode
 
-_SPATIAL = 2
+_RANKS = (3, 4)
+"""Of sequences and pictures, with batch and channels."""
 
 
-def _pair(node: KernelNode, name: str, default: int) -> list[int]:
-    return [int(value) for value in node.attr(name, (default,) * _SPATIAL)]
+def _numbers(node: KernelNode, name: str, default: int, count: int) -> list[int]:
+    return [int(value) for value in node.attr(name, (default,) * count)]
 
 
 def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _window(node: KernelNode, kernel: list[int]) -> dict[str, list[int]] | str:
-    """Attributes of a window, or why it can't be native."""
-    strides = _pair(node, "strides", 1)
-    dilations = _pair(node, "dilations", 1)
-    pads = [int(value) for value in node.attr("pads", (0,) * (2 * _SPATIAL))]
+def _window(node: KernelNode, kernel: list[int], axes: int) -> dict[str, list[int]] | str:
+    """Attributes of a window over two axes, or why it can't be native.
+
+    A sequence is a picture of height 1.
+    """
+    strides = _numbers(node, "strides", 1, axes)
+    dilations = _numbers(node, "dilations", 1, axes)
+    pads = _numbers(node, "pads", 0, 2 * axes)
     lengths = (len(kernel), len(strides), len(dilations), len(pads) // 2)
-    if lengths != (_SPATIAL,) * 4 or min(kernel + strides + dilations) < 1 or min(pads) < 0:
+    if lengths != (axes,) * 4 or min(kernel + strides + dilations) < 1 or min(pads) < 0:
         return "an odd window"
     automatic = _text(node.attr("auto_pad", "NOTSET"))
     if automatic == "VALID":
-        pads = [0] * (2 * _SPATIAL)
+        pads = [0] * (2 * axes)
     elif automatic in ("SAME_UPPER", "SAME_LOWER"):
         shape = shape_of(node.input_types[0])
         if shape is None or not all(isinstance(length, int) for length in shape[2:]):
@@ -42,6 +46,9 @@ def _window(node: KernelNode, kernel: list[int]) -> dict[str, list[int]] | str:
         pads = _same_pads(shape[2:], kernel, strides, dilations, automatic == "SAME_UPPER")
     elif automatic not in ("NOTSET", ""):
         return f"auto_pad {automatic!r}"
+    if axes == 1:
+        kernel, strides, dilations = [1, *kernel], [1, *strides], [1, *dilations]
+        pads = [0, pads[0], 0, pads[1]]
     return {"kernel": kernel, "strides": strides, "dilations": dilations, "pads": pads}
 
 
@@ -62,11 +69,12 @@ def _same_pads(
 
 @operator("Conv")
 def _conv(node: KernelNode) -> Answer:
-    if not all_floats(node) or rank_of(node, 0) != 2 + _SPATIAL:
+    rank = rank_of(node, 0)
+    if not all_floats(node) or rank not in _RANKS:
         return NOT_FLOAT
     weights = node.constants[1]
     shape = shape_of(node.input_types[0])
-    if weights is None or weights.ndim != 2 + _SPATIAL or 0 in weights.shape:
+    if weights is None or weights.ndim != rank or 0 in weights.shape:
         return "weights that aren't constant"
     group = int(node.attr("group", 1))
     if shape is None or shape[1] != weights.shape[1] * group:
@@ -75,28 +83,29 @@ def _conv(node: KernelNode) -> Answer:
         weights.shape[2:]
     ):
         return "a kernel_shape that isn't the weights'"
-    window = _window(node, [int(size) for size in weights.shape[2:]])
+    window = _window(node, [int(size) for size in weights.shape[2:]], weights.ndim - 2)
     if isinstance(window, str):
         return window
-    if group == 1:
-        kind = "conv"
-    elif weights.shape[1] == 1 and weights.shape[0] == group:
-        kind = "depthwise"
-    else:
-        return "groups"
+    if weights.shape[0] % group:
+        return "groups of different sizes"
+    is_depthwise = group > 1 and weights.shape[1] == 1 and weights.shape[0] == group
+    kind = "depthwise" if is_depthwise else "conv"
+    attributes = window if is_depthwise else {**window, "group": group}
     bias = node.node.inputs[2] if node.has_input(2) else ""
     if bias and shape_of(node.input_types[2]) != (weights.shape[0],):
         return "a bias of another length"
     inputs = (*node.node.inputs[:2], bias)
-    return NativeStep(kind, inputs, node.node.outputs, window, (node.node,))
+    return NativeStep(kind, inputs, node.node.outputs, attributes, (node.node,))
 
 
 def _pooling(node: KernelNode, **attributes: int) -> Answer:
-    if node.input_dtype(0) is not DataType.FLOAT or rank_of(node, 0) != 2 + _SPATIAL:
+    rank = rank_of(node, 0)
+    if node.input_dtype(0) is not DataType.FLOAT or rank not in _RANKS:
         return NOT_FLOAT
     if node.attr("ceil_mode", 0) or node.attr("storage_order", 0) or node.wants_output(1):
         return "ceil_mode, storage_order or indices"
-    window = _window(node, _pair(node, "kernel_shape", 0))
+    axes = rank - min(_RANKS) + 1
+    window = _window(node, _numbers(node, "kernel_shape", 0, axes), axes)
     if isinstance(window, str):
         return window
     pads, kernel = window["pads"], window["kernel"]
