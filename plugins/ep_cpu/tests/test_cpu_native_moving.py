@@ -35,6 +35,16 @@ def test_softmax(level, op_type, width):
 
 
 @on_every_level
+@pytest.mark.parametrize("op_type", ["Softmax", "LogSoftmax"])
+@pytest.mark.parametrize("axis", [0, 1, -2])
+def test_softmax_over_other_axes(level, op_type, axis):
+    native = check_same(
+        [node(op_type, ["x"], ["y"], axis=axis)], {"x": random(3, 20, 5, 30)}, level
+    )
+    assert native.kinds == ["softmax"]
+
+
+@on_every_level
 @pytest.mark.parametrize(
     "op_type", ["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceSumSquare", "ReduceL1"]
 )

@@ -182,3 +182,32 @@ def test_a_depth_of_unknown_shape_behind_a_convolution(level):
     nodes = [node("Conv", ["x", "w"], ["c"]), node("Softmax", ["c"], ["y"], axis=-1)]
     shapes = {"x": ["n", 3, None, None]}
     check_same(nodes, {"x": random(1, 3, 9, 9)}, level, {"w": random(4, 3, 3, 3)}, shapes=shapes)
+
+
+@on_every_level
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize(
+    "coordinates", ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"]
+)
+@pytest.mark.parametrize("size", [(14, 18), (3, 4), (7, 27), (1, 1)])
+def test_resize(level, mode, coordinates, size):
+    x = random(2, 5, 7, 9)
+    attributes = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    scales = np.array([1, 1, size[0] / 7, size[1] / 9], np.float32)
+    scales[2:] += np.float32(1e-6)
+    sizes = np.array([2, 5, *size], np.int64)
+    for names, constants in (
+        (["x", "", "scales"], {"scales": scales}),
+        (["x", "", "", "sizes"], {"sizes": sizes}),
+    ):
+        nodes = [node("Resize", names, ["y"], **attributes)]
+        native = check_same(nodes, {"x": x}, level, constants, tolerance=4e-6)
+        assert native.kinds == ["transpose", "resize", "transpose"]
+
+
+@on_every_level
+@pytest.mark.parametrize("rounding", ["round_prefer_ceil", "floor", "ceil"])
+def test_rounding_of_resize(level, rounding):
+    constants = {"scales": np.array([1, 1, 1.5, 0.5], np.float32)}
+    nodes = [node("Resize", ["x", "", "scales"], ["y"], nearest_mode=rounding)]
+    check_same(nodes, {"x": random(1, 3, 8, 10)}, level, constants)

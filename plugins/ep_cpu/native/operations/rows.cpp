@@ -52,7 +52,7 @@ private:
   bool centred_;
 };
 
-/// Along the last axis. Attributes: axis, logarithm.
+/// Attributes: axis, logarithm.
 class Softmax final : public Operation {
 public:
   explicit Softmax(const Making &making)
@@ -62,11 +62,16 @@ public:
   Planned plan(const Planning &planning) const override {
     const Spec &x = planning.input(0);
     need(x.type == DType::kFloat && x.shape.rank() > 0, "not float32");
-    need(front_axis(axis_, x.shape.rank()) == x.shape.rank() - 1, "not the last axis");
-    const int64_t width = x.shape[x.shape.rank() - 1];
-    const Chunks chunks(x.shape.count(0, x.shape.rank() - 1), rows_per_chunk(width));
+    const int axis = front_axis(axis_, x.shape.rank());
+    const int64_t width = x.shape[axis];
+    const int64_t inner = x.shape.count(axis + 1, x.shape.rank());
+    const Chunks chunks(x.shape.count(0, axis), rows_per_chunk(width));
     Planned planned;
     planned.outputs = {x};
+    if (inner > 1) {
+      plan_across(planned, planning.threads, x.shape.count(0, axis), width, inner);
+      return planned;
+    }
     planned.task = task([=, this](const Running &running) {
       running.crew.each(width == 0 ? 0 : chunks.count, [&](int64_t chunk, int) {
         const int64_t begin = chunks.begin(chunk);
@@ -79,6 +84,26 @@ public:
   }
 
 private:
+  /// Over an axis that isn't the innermost: some columns at a time are turned into rows and back.
+  void plan_across(Planned &planned, int threads, int64_t outer, int64_t width,
+                   int64_t inner) const {
+    constexpr int64_t kColumns = 64;
+    const int64_t blocks = (inner + kColumns - 1) / kColumns;
+    planned.workspace = size_t(threads * kColumns * width) * sizeof(float);
+    planned.task = task([=, this](const Running &running) {
+      running.crew.each(width == 0 ? 0 : outer * blocks, [&](int64_t number, int worker) {
+        const int64_t first = number % blocks * kColumns;
+        const int64_t count = std::min(kColumns, inner - first);
+        const int64_t offset = number / blocks * width * inner + first;
+        auto *rows = reinterpret_cast<float *>(running.workspace) + worker * kColumns * width;
+        const Kernels &kernels = running.kernels;
+        kernels.transpose(running.input(0) + offset, inner, rows, width, 0, width, count);
+        kernels.softmax(rows, rows, count, width, logarithm_);
+        kernels.transpose(rows, width, running.output() + offset, inner, 0, count, width);
+      });
+    });
+  }
+
   int64_t axis_;
   bool logarithm_;
 };

@@ -93,7 +93,7 @@ def _fuse_attention(editor: StepEditor) -> None:
         if "a_order" in values.attributes or values.inputs[2]:
             continue
         softmax = editor.maker(values.inputs[0], "softmax")
-        if softmax is None or softmax[1].attributes["logarithm"]:
+        if softmax is None or not _is_by_rows(editor, softmax[1]):
             continue
         scores = _find_scores(editor, softmax[1].inputs[0])
         if scores is None:
@@ -119,6 +119,13 @@ def _fuse_attention(editor: StepEditor) -> None:
         for at in (*removed, softmax[0]):
             editor.remove(at)
         editor.replace(position, merged)
+
+
+def _is_by_rows(editor: StepEditor, softmax: NativeStep) -> bool:
+    shape = shape_of(editor.type_of(softmax.outputs[0]))
+    axis = softmax.attributes["axis"]
+    is_last = axis == -1 or (shape is not None and axis == len(shape) - 1)
+    return is_last and not softmax.attributes["logarithm"]
 
 
 def _step_at(editor: StepEditor, position: int) -> NativeStep:

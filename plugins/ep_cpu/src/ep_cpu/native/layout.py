@@ -1,7 +1,7 @@
 """Puts channels innermost where convolutions want it, and keeps them there as long as it goes.
 
-Convolutions and pooling take and give values whose channels are innermost; what lies between them
-follows. Transposes stand where others read such a value, and where they make one.
+Convolutions, pooling and Resize take and give values whose channels are innermost; what lies
+between them follows. Transposes stand where others read such a value, and where they make one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Turned", "turn"]
 
 _SUFFIX = "\0last"
 _RANKS = (3, 4)
-_WANTING = frozenset(("conv", "depthwise", "pool"))
+_WANTING = frozenset(("conv", "depthwise", "pool", "resize"))
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ NEEDS_KNOWN: Mapping[str, tuple[int, ...]] = {
     "range": (0, 1, 2),
     "fill": (0,),
     "pad": (1, 3),
+    "resize": (1, 2),
 }
 """Inputs that must follow from shapes and constants alone: a plan is made before a run."""
 

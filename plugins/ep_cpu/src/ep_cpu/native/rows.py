@@ -56,9 +56,9 @@ def _softmax(logarithm: int) -> Translate:
             return NOT_FLOAT
         axis = int(node.attr("axis", -1 if node.version >= 13 else 1))
         # Before version 13 everything from the axis on was one row.
-        if axis != -1 and (rank is None or axis % rank != rank - 1):
+        if node.version < 13 and axis != -1 and (rank is None or axis % rank != rank - 1):
             return "an axis that isn't the last"
-        return native_step(node, "softmax", axis=-1, logarithm=logarithm)
+        return native_step(node, "softmax", axis=axis, logarithm=logarithm)
 
     return make
 

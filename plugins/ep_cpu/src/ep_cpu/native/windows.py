@@ -1,4 +1,4 @@
-"""Convolution and pooling over one or two axes.
+"""Convolution and pooling over one or two axes, and Resize.
 
 Their steps are written for ONNX's layout; `layout` turns them to channels innermost, the only one
 that the native operations know.
@@ -141,3 +141,47 @@ def _global(kind: int) -> Any:
 
 operator("GlobalAveragePool")(_global(1))
 operator("GlobalMaxPool")(_global(2))
+
+
+_COORDINATES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
+_ROUNDING = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "legacy")
+
+
+@operator("Resize", "Upsample")
+def _resize(node: KernelNode) -> Answer:
+    """Inputs of Resize since version 11 are x, roi, scales, sizes; before, x and scales."""
+    if node.input_dtype(0) is not DataType.FLOAT or rank_of(node, 0) != max(_RANKS):
+        return NOT_FLOAT
+    is_old = node.node.op_type == "Upsample" or node.version < 11
+    if is_old and len(node.node.inputs) != 2:
+        return "scales that are attributes"
+    if (
+        node.attr("axes") is not None
+        or node.attr("antialias", 0)
+        or node.attr("exclude_outside", 0)
+    ):
+        return "chosen axes, antialias or exclude_outside"
+    if _text(node.attr("keep_aspect_ratio_policy", "stretch")) != "stretch":
+        return "keep_aspect_ratio_policy"
+    mode = {"bilinear": "linear"}.get(_text(node.attr("mode", "nearest")))
+    mode = mode or _text(node.attr("mode", "nearest"))
+    coordinates = "asymmetric"
+    rounding = "legacy"
+    if not is_old:
+        coordinates = _text(node.attr("coordinate_transformation_mode", "half_pixel"))
+        rounding = _text(node.attr("nearest_mode", "round_prefer_floor"))
+    if (
+        mode not in ("nearest", "linear")
+        or coordinates not in _COORDINATES
+        or rounding not in _ROUNDING
+    ):
+        return f"mode {mode}, {coordinates}, {rounding}"
+    scales, sizes = (1, 4) if is_old else (2, 3)
+    names = [node.node.inputs[i] if node.has_input(i) else "" for i in (scales, sizes)]
+    attributes = {
+        "linear": int(mode == "linear"),
+        "coordinates": _COORDINATES.index(coordinates),
+        "rounding": _ROUNDING.index(rounding),
+    }
+    inputs = (node.node.inputs[0], *names)
+    return NativeStep("resize", inputs, node.node.outputs, attributes, (node.node,))
