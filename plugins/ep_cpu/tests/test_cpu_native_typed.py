@@ -136,3 +136,12 @@ def test_a_causal_mask_made_of_ranges(level):
     }
     native = check_same(nodes, {"x": random(7, 5)}, level, constants, shapes={"x": ["n", 5]})
     assert len(native.segments) == 1
+
+
+@on_every_level
+@pytest.mark.parametrize("bounds", [(1, 8, 2), (5, -3, -3), (3, 3, 1), (0, -4, 1), (0, 7, 7)])
+@pytest.mark.parametrize("kind", [np.int64, np.float32])
+def test_ranges(level, bounds, kind):
+    constants = {name: np.array(v, kind) for name, v in zip("abc", bounds, strict=True)}
+    native = behind_a_product([node("Range", ["a", "b", "c"], ["y"])], {}, level, constants)
+    assert "range" in native.kinds

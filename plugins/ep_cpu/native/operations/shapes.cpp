@@ -1,6 +1,6 @@
 // Views, and the small integer arithmetic that models compute shapes with.
 #include <algorithm>
-#include <cstdlib>
+#include <cmath>
 #include <cstring>
 
 #include "../core/operation.h"
@@ -179,30 +179,42 @@ public:
   }
 };
 
-/// Inputs: known start, end and step, all of int64.
+/// Inputs: known start, end and step, all of int64 or all of float32.
 class Range final : public Operation {
 public:
   explicit Range(const Making &) {}
 
   Planned plan(const Planning &planning) const override {
-    int64_t bounds[3];
-    for (size_t i = 0; i < 3; ++i) {
-      need(planning.input(i).type == DType::kInt64 && planning.input(i).shape.count() == 1,
-           "not three numbers");
-      bounds[i] = planning.integers(i)[0];
-    }
-    const auto [start, end, step] = bounds;
-    constexpr int64_t kMost = int64_t{1} << 40;
-    need(step != 0 && std::abs(start) < kMost && std::abs(end) < kMost && std::abs(step) < kMost,
-         "an odd range");
-    const int64_t span = step > 0 ? end - start : start - end;
-    const int64_t size = std::abs(step);
-    const int64_t count = std::max<int64_t>((span + size - 1) / size, 0);
+    const DType type = planning.input(0).type;
+    for (size_t i = 0; i < 3; ++i)
+      need(planning.input(i).type == type && planning.input(i).shape.count() == 1 &&
+               planning.known[i] != nullptr,
+           "not three known numbers");
+    if (type == DType::kInt64)
+      return make<int64_t>(planning, type);
+    need(type == DType::kFloat, "not int64 or float32");
+    return make<float>(planning, type);
+  }
+
+private:
+  static constexpr double kExact = 4503599627370496.0; // 2^52
+
+  template <class Number> static Planned make(const Planning &planning, DType type) {
+    const auto given = [&](size_t index) {
+      return *reinterpret_cast<const Number *>(planning.known[index]);
+    };
+    const Number start = given(0);
+    const Number step = given(2);
+    const double span = static_cast<double>(given(1)) - static_cast<double>(start);
+    const double steps = std::ceil(span / static_cast<double>(step));
+    need(step != 0 && steps < 1e12, "a range without an end"); // no for NaN too
+    need(std::abs(static_cast<double>(start)) < kExact && std::abs(span) < kExact, "large numbers");
+    const int64_t count = steps > 0 ? int64_t(steps) : 0;
     Planned planned;
-    planned.outputs = {{DType::kInt64, Shape{count}}};
-    planned.task = task([start = start, step = step, count](const Running &running) {
+    planned.outputs = {{type, Shape{count}}};
+    planned.task = task([=](const Running &running) {
       for (int64_t i = 0; i < count; ++i)
-        running.output<int64_t>()[i] = start + i * step;
+        running.output<Number>()[i] = start + static_cast<Number>(i) * step;
     });
     return planned;
   }

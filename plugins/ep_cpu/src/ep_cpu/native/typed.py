@@ -104,8 +104,8 @@ def _size(node: KernelNode) -> Answer:
 
 @operator("Range")
 def _range(node: KernelNode) -> Answer:
-    if set(_types(node)) != {DataType.INT64}:
-        return "a range of other numbers than int64"
+    if set(_types(node)) not in ({DataType.INT64}, {DataType.FLOAT}):
+        return "a range of other numbers than int64 and float32"
     return native_step(node, "range")
 
 
