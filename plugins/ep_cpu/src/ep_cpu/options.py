@@ -11,6 +11,7 @@ __all__ = ["AUTOMATIC", "NO_INSTRUCTIONS", "OPTIONS"]
 
 AUTOMATIC = "auto"
 NO_INSTRUCTIONS = "none"
+_MOST_THREADS = 256
 _INSTRUCTIONS = (AUTOMATIC, "avx512", "avx2", "portable", NO_INSTRUCTIONS)
 
 
@@ -22,9 +23,12 @@ def _instructions(given: Any) -> str:
 
 
 def _threads(given: Any) -> int:
+    wanted = "a number of threads from 0, for all cores, to 256"
+    if isinstance(given, bool) or not isinstance(given, int | str):
+        raise ValueError(wanted)
     number = int(given)
-    if not 0 <= number <= 256:
-        raise ValueError("a number of threads from 0, for all cores, to 256")
+    if not 0 <= number <= _MOST_THREADS:
+        raise ValueError(wanted)
     return number
 
 
