@@ -307,6 +307,7 @@ int import_numpy() {
 NB_MODULE(_native, module) {
   if (import_numpy() < 0)
     throw nb::python_error();
+  nb::set_leak_warnings(false); // sessions that live to the end are nobody's mistake
   module.def("levels", &usable_levels);
   module.def("operation_names", &operation_names);
   module.def("living_weights", &living_weights);

@@ -25,7 +25,8 @@ struct Tiling {
     row_block = std::max<int64_t>(
         (even + kernels.tile_rows - 1) / kernels.tile_rows * kernels.tile_rows, 1);
     row_blocks = (m + row_block - 1) / row_block;
-    const int64_t work = std::min(row_block, m) * kernels.panel * k;
+    // Fewer rows than a tile has take as long as a tile: the panel has to be read all the same.
+    const int64_t work = row_block * kernels.panel * k;
     group = std::clamp<int64_t>(kChunkWork / std::max<int64_t>(work, 1), 1,
                                 std::max<int64_t>(panels, 1));
     groups = (panels + group - 1) / group;
