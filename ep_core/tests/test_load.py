@@ -558,10 +558,20 @@ def test_free_dimensions():
     assert graph.inputs[0].type == TensorType(DataType.FLOAT, (5, 2))
     assert graph.outputs[0].type == TensorType(DataType.FLOAT, (5, 2))
     assert graph.type_of("y") == TensorType(DataType.FLOAT, (5, 2))
-    with pytest.raises(OptionError, match=r"dimension called 'M'.*Known: N"):
+    with pytest.raises(OptionError, match=r"open dimension 'M'.*Known: N"):
         load_model(proto, free_dimensions={"M": 5})
     with pytest.raises(OptionError, match="0 or more"):
         load_model(proto, free_dimensions={"N": -1})
+
+
+@pytest.mark.parametrize("dim", [None, "?"])
+def test_free_dimensions_without_a_name(dim):
+    values = [info("x", FLOAT, [2, dim]), info("z", FLOAT, [dim, 2])]
+    proto = model([node("MatMul", ["x", "z"], ["y"])], values, [info("y", FLOAT, [2, 2])])
+    graph = graph_of(proto, free_dimensions={"x.1": 3, "z.0": 3})
+    assert [value.type.shape for value in graph.inputs] == [(2, 3), (3, 2)]
+    with pytest.raises(OptionError, match=r"open dimension 'x.0'.*'x.1'"):
+        load_model(proto, free_dimensions={"x.0": 2})
 
 
 # ---------------------------------------------------------------- speed of refusal

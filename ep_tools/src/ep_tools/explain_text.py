@@ -8,9 +8,11 @@ from fnmatch import fnmatchcase
 
 from ep_core import PlacementReport
 from ep_core.errors import OptionError, did_you_mean
-from ep_core.partition import CORE, NodePlacement
+from ep_core.partition import NodePlacement
 from ep_tools.console import Console, format_bytes, format_seconds, shorten
-from ep_tools.explain_measured import Deviation, MeasuredRuns, deviations
+from ep_tools.explain_deviations import Deviation, deviations
+from ep_tools.explain_measured import MeasuredRuns
+from ep_tools.refusals import in_brief, refusals_of
 
 __all__ = ["NodeFilter", "Nodes", "show_deviations", "show_nodes", "show_placement"]
 
@@ -201,20 +203,16 @@ def _predicted(seconds: float | None) -> str:
 
 def _show_refusals(console: Console, report: PlacementReport) -> None:
     """Nodes that a preferred provider doesn't run, together by provider and reason."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for scope, node in _each(report.nodes):
-        if node.provider == CORE:
-            continue  # control flow, which providers seldom take as a whole
-        for provider, reason in node.refusals.items():
-            groups.setdefault((provider, reason), []).append(_scoped(scope, node.node))
-    if not groups:
+    found = in_brief(refusals_of(report))
+    if not found:
         return
     _title(console, "why not on a provider that you prefer")
-    for (provider, reason), names in sorted(groups.items(), key=lambda item: -len(item[1])):
-        shown = ", ".join(shorten(name, _WIDTH) for name in names[:_SHOWN_NODES])
-        more = f" and {len(names) - _SHOWN_NODES} more" if len(names) > _SHOWN_NODES else ""
-        console.line(f"  {console.style(provider, 'yellow')}: {reason}")
-        console.line(f"    {_count(len(names), 'node')}: {shown}{more}")
+    for item in found:
+        shown = ", ".join(shorten(name, _WIDTH) for name in item.nodes[:_SHOWN_NODES])
+        rest = len(item.nodes) - _SHOWN_NODES
+        more = f" and {rest} more" if rest > 0 else ""
+        console.line(f"  {console.style(item.provider, 'yellow')}: {item.reason}")
+        console.line(f"    {_count(len(item.nodes), 'node')}: {shown}{more}")
 
 
 def _each(nodes: Nodes) -> Iterator[tuple[str, NodePlacement]]:

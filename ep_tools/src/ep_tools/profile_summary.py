@@ -8,7 +8,7 @@ from __future__ import annotations
 import bisect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,12 @@ class ProfileSummary:
     copies: tuple[Share, ...]
     waits: tuple[Share, ...]
     silent: tuple[str, ...]
+
+    def without_predictions(self) -> ProfileSummary:
+        """Return the same, for predictions that were for something else than was run."""
+        partitions = tuple(replace(share, predicted=None) for share in self.partitions)
+        copies = tuple(replace(share, predicted=None) for share in self.copies)
+        return replace(self, partitions=partitions, copies=copies)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""

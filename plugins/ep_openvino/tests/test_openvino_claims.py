@@ -103,10 +103,26 @@ def test_shapes_that_are_worked_out_are_taken(provider: OpenVinoProvider) -> Non
     assert reasons(provider, graph.replace(nodes=nodes, initializers=constants)) == [""] * 6
 
 
+def test_shapes_of_equal_numbers(provider: OpenVinoProvider) -> None:
+    text = """g (float[n,m] x) => (int64[2] y)
+        {{ s = Shape (x)  t = Shape (s)  c = ConstantOfShape <value = int64[1] {{{}}}> (t)
+           y = Mul (s, c) }}"""
+    assert reason(provider, text.format(-1)) == ""
+    assert "int64" in reason(provider, text.format(2**40))
+
+
+def test_what_openvino_gets_wrong_of_shapes_is_refused(provider: OpenVinoProvider) -> None:
+    text = "g (float[n,m] x) => (int64[2] y) { s = Shape (x)  y = Abs (s) }"
+    assert "int64" in reason(provider, text)
+
+
 def test_int64_constants_count_by_their_values(provider: OpenVinoProvider) -> None:
     text = "g (float[4] x, int64[1] c) => (int64[1] y) { s = Shape (x)  y = Mul (s, c) }"
     assert reason(provider, text, c=[8]) == ""
-    assert "int64" in reason(provider, text, c=[2**40])
+    # A length of 30,000 times this is more than 32 bits hold.
+    assert "int64" in reason(provider, text, c=[100_000])
+    assert reason(provider, text.replace("Mul", "Add"), c=[100_000]) == ""
+    assert "int64" in reason(provider, text.replace("Mul", "Add"), c=[2**40])
     assert "int64" in reason(provider, text)
 
 

@@ -10,8 +10,10 @@ import pyopencl as cl
 
 from ep_core.errors import ProviderUnavailableError
 from ep_core.types import DeviceInfo, DeviceSpeed
-from ep_opencl.programs import build_quietly
-from ep_opencl.runtimes import find_drivers
+from ep_core.values.dlpack import HOST_DEVICE
+from ep_opencl.processor import architecture, instruction_set, processor_flags, short_hash
+from ep_opencl.runtimes import FORKED, find_drivers, is_forked, name_problems
+from ep_opencl.trying import compiler_failure
 
 __all__ = ["FoundDevice", "find_devices", "list_devices"]
 
@@ -40,10 +42,16 @@ _TYPICAL_MHZ = 2000
 
 @dataclass(frozen=True, slots=True)
 class FoundDevice:
-    """A device with what the provider tells of it."""
+    """A device with what the provider tells of it.
+
+    Attributes:
+        build_key: what compiled programs and measured tiles are good for. It is finer than the
+            fingerprint: code for one processor may hold instructions that another lacks.
+    """
 
     info: DeviceInfo
     device: cl.Device
+    build_key: str
 
 
 def list_devices() -> Sequence[DeviceInfo]:
@@ -58,10 +66,15 @@ def list_devices() -> Sequence[DeviceInfo]:
 def find_devices() -> list[FoundDevice]:
     """Find every usable device, GPUs first; see `list_devices` for errors."""
     problems = find_drivers()
+    if is_forked():
+        raise ProviderUnavailableError(
+            FORKED,
+            fix="Start processes with the method 'spawn', and open sessions in each of them.",
+        )
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:
-        why = "; ".join(["no OpenCL driver is installed", *problems])
+        why = "; ".join(["no OpenCL driver is installed", *name_problems(), *problems])
         raise ProviderUnavailableError(f"{why}: {_INSTALL}") from error
     found: list[FoundDevice] = []
     unusable: list[str] = []
@@ -71,9 +84,10 @@ def find_devices() -> list[FoundDevice]:
         for device in _devices_of(platform):
             number = counts.setdefault(name, 0)
             counts[name] += 1
-            reason = _why_unusable(device, name)
+            reason = _why_unusable(device, name, number)
             if reason is None:
-                found.append(FoundDevice(_describe(device, name, f"{name}.{number}"), device))
+                info = _describe(device, name, f"{name}.{number}")
+                found.append(FoundDevice(info, device, _build_key(device)))
             else:
                 unusable.append(reason)
     if not found:
@@ -100,7 +114,7 @@ def _short_name(platform: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", lowered).strip("-") or "platform"
 
 
-def _why_unusable(device: cl.Device, platform: str) -> str | None:
+def _why_unusable(device: cl.Device, platform: str, number: int) -> str | None:
     """The reason why kernels can't run on a device, None if they can."""
     if not device.available or not device.compiler_available:
         return f"{device.name.strip()} is not available, or its driver has no compiler"
@@ -108,21 +122,18 @@ def _why_unusable(device: cl.Device, platform: str) -> str | None:
         return f"{device.name.strip()} has {device.version.strip()}, older than 1.2"
     if not device.endian_little:
         return f"{device.name.strip()} is big-endian"
-    return _trial_failure(device) if platform == "pocl" else None
+    return _trial_failure(device, number) if platform == "pocl" else None
 
 
-def _trial_failure(device: cl.Device) -> str | None:
+def _trial_failure(device: cl.Device, number: int) -> str | None:
     """PoCL brings a compiler of its own, which may be older than the processor."""
-    source = "__kernel void trial(__global float *x) { x[get_global_id(0)] = 1.0f; }"
-    try:
-        build_quietly(cl.Program(cl.Context([device]), source), "")
-    except cl.Error as error:
-        first = next((line for line in str(error).splitlines() if "error" in line.lower()), "")
-        return (
-            f"{device.name.strip()}: this PoCL can't build kernels for it ({first.strip()}); "
-            "the one of 'pyopencl[pocl]' doesn't know new processors"
-        )
-    return None
+    why = compiler_failure(_build_key(device), device.platform.name, number)
+    if why is None:
+        return None
+    return (
+        f"{device.name.strip()}: this PoCL can't build kernels for it ({why}); "
+        "the one of 'pyopencl[pocl]' doesn't know new processors"
+    )
 
 
 def _version(device: cl.Device) -> tuple[int, int]:
@@ -134,6 +145,22 @@ def _kind(device: cl.Device) -> str:
     if device.type & cl.device_type.GPU:
         return "gpu"
     return "cpu" if device.type & cl.device_type.CPU else "accelerator"
+
+
+def _fingerprint(device: cl.Device, platform: str) -> str:
+    """What a certificate binds to: for processors their instructions, not their model."""
+    driver = f"{platform} driver {device.driver_version.strip()}"
+    if _kind(device) != "cpu":
+        return f"{device.name.strip()}; {driver}"
+    instructions = instruction_set(processor_flags(), device.native_vector_width_float)
+    return f"{architecture()}; {instructions}; {driver}"
+
+
+def _build_key(device: cl.Device) -> str:
+    parts = [device.name.strip(), device.driver_version.strip(), device.version.strip()]
+    if _kind(device) == "cpu":
+        parts.append(short_hash(processor_flags()))
+    return "; ".join(parts)
 
 
 def _describe(device: cl.Device, platform: str, number: str) -> DeviceInfo:
@@ -148,7 +175,7 @@ def _describe(device: cl.Device, platform: str, number: str) -> DeviceInfo:
         vendor=device.vendor.strip(),
         name=name,
         memory_bytes=device.global_mem_size,
-        fingerprint=f"{name}; driver {driver}; OpenCL {version}",
+        fingerprint=_fingerprint(device, platform),
         properties={
             "platform": device.platform.name.strip(),
             "driver": driver,
@@ -163,6 +190,7 @@ def _describe(device: cl.Device, platform: str, number: str) -> DeviceInfo:
             "subgroups": _yes_no(any("subgroups" in item for item in extensions)),
         },
         speed=_speed(device, platform),
+        dlpack_device=HOST_DEVICE if _kind(device) == "cpu" else None,
     )
 
 
