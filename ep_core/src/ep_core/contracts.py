@@ -135,7 +135,8 @@ class Stream(Protocol):
 
     def wait(self, event: Event) -> None:
         """Required. Later work on this stream starts only after `event`, which may belong to any
-        provider. May block the host if the device can't wait for foreign events."""
+        provider. May block the host if the device can't wait for foreign events. Holds after an
+        error of earlier work too: memory released on this stream may be in use until then."""
         ...
 
     def synchronize(self) -> None:

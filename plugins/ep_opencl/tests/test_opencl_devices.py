@@ -75,6 +75,22 @@ def test_a_gpu_is_known_by_its_chip_and_driver():
     assert devices._fingerprint(gpu, "amd") == "Shiny 9000; amd driver 7.1"
 
 
+def test_a_processor_declares_less_than_its_peak_and_more_with_more_cores(monkeypatch):
+    monkeypatch.setattr(devices, "usable_cores", lambda: 4)
+    processor = Described(cl.device_type.CPU)
+    processor.max_clock_frequency = 3000
+    speeds = []
+    for units in (1, 4, 16):
+        processor.max_compute_units = units
+        speeds.append(devices._speed(processor, "intel"))
+    one, four, all_but_four_forbidden = speeds
+    # 8 lanes at 3 GHz, a multiplication and an addition each.
+    assert one.flops_per_second < 48e9
+    assert four.flops_per_second == pytest.approx(4 * one.flops_per_second)
+    assert four.operator_seconds == one.operator_seconds
+    assert all_but_four_forbidden == four
+
+
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [

@@ -39,6 +39,12 @@ QUANTIZED = "g (uint8[4,6] x, float[{0}] s, uint8[{0}] z, float[4,4] a, float[6,
             "saturates",
         ),
         (
+            "g (float[n] x) => (uint8[n] y, float s, uint8 z)"
+            " { y, s, z = DynamicQuantizeLinear (x) }",
+            "g (float[n] x, float s, uint8 z) => (uint8[n] y) { y = QuantizeLinear (x, s, z) }",
+            "exact halves",
+        ),
+        (
             "g (uint32[2] x) => (uint32[2] y) { y = Max (x, x) }",
             "g (int32[2] x) => (int32[2] y) { y = Max (x, x) }",
             "uint32 is signed",
@@ -202,9 +208,9 @@ MICROSOFT = [
         "bias",
     ),
     (
-        "g (uint8[2] a, float s, uint8 z) => (uint8[2] y)"
-        " {{ y = com.microsoft.QLinear{} (a, s, z, a, s, z, s, z) }}",
-        ("Add", "Where"),
+        "g (bool[2] c, uint8[2] a, float s, uint8 z) => (uint8[2] y)"
+        " {{ y = com.microsoft.QLinear{}a, s, z, a, s, z, s, z) }}",
+        ("Add (", "Where (c, "),
         "ONNX Runtime's",
     ),
 ]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ def test_a_length_that_does_not_fit_is_told_and_others_go_on() -> None:
 
     def work() -> None:
         for length in (8, 3, 7, 12, 3, 8):
-            outputs = [None]
+            outputs: list[Any] = [None]
             x = np.full((2, 1, length), -1, np.float32)
             if length < 8:
                 with pytest.raises(RunError, match=r"lengths don't fit.*size \(dim: 8\)"):
@@ -65,7 +66,7 @@ def test_a_state_of_another_batch_is_told(op_type: str, gates: int) -> None:
     x = np.ones((1, 4, 3), np.float32)
     with pytest.raises(RunError, match=r"lengths don't fit.*batch"):
         part.run([x, *inputs, np.zeros((1, 1, 2), np.float32)], [None])
-    outputs = [None]
+    outputs: list[Any] = [None]
     part.run([x, *inputs, np.zeros((1, 4, 2), np.float32)], outputs)
     assert outputs[0].shape == (1, 1, 4, 2)
     part.close()
@@ -77,7 +78,7 @@ def test_an_axis_that_is_not_of_length_1_is_told() -> None:
     provider = open_provider()
     part = provider.compile(whole(graph_of(text)))
     for length in (64, 1, 2):
-        outputs = [None]
+        outputs: list[Any] = [None]
         x = np.ones((1, 3, length), np.float32)
         if length == 1:
             part.run([x], outputs)

@@ -3,7 +3,8 @@
 Where lengths are known only in a run, a convolution works out that of its result without looking
 whether the kernel fits, a recurrent layer takes a state for as long as the batch, and Squeeze an
 axis for one of length 1. OpenVINO's reshaping of a model does look, or tells by a rank. It is asked
-once for each set of shapes, before the first run with them.
+once for each set of shapes, before the first run with them. Shapes that follow from the values of
+inputs, as of a Reshape to lengths that are fed, aren't seen by it.
 """
 
 from __future__ import annotations
