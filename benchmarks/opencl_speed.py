@@ -1,6 +1,6 @@
 """How fast the OpenCL provider is on its first device, as ratios measured in one run.
 
-    python benchmarks/opencl_speed.py
+    python benchmarks/run.py opencl --threads 2
 
 Products are compared with numpy's BLAS on the same machine, which only says something where the
 device is a processor; elementwise chains with the device's own copy of as many bytes; whole
@@ -178,7 +178,3 @@ def main() -> None:
 def parsed(text: str) -> bytes:
     """A model from its text."""
     return bytes(onnx.parser.parse_model(text).SerializeToString())
-
-
-if __name__ == "__main__":
-    main()

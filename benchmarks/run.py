@@ -1,6 +1,6 @@
 """Runs every benchmark and prints its table: `make bench`, or one of them by name.
 
-    python benchmarks/run.py [import] [run] [models] [placement] [overlap]
+    python benchmarks/run.py [import] [run] [models] [placement] [overlap] [openvino] [opencl]
     python benchmarks/run.py models --providers openvino,cpu:tune --only ocr-detect --threads 2
 
 Nothing in here decides whether a number is good: a benchmark prints, and people judge. Each one
@@ -25,6 +25,8 @@ BENCHMARKS = {
     "models": "real_models",
     "placement": "placement_cost",
     "overlap": "overlapping_copies",
+    "openvino": "openvino_cost",
+    "opencl": "opencl_speed",
 }
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
