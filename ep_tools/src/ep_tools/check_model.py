@@ -19,7 +19,7 @@ from ep_core.loading.load import load_model
 from ep_core.partition import CORE, NodePlacement
 from ep_tools.check_prediction import Predicted, predict_against_cpu
 from ep_tools.check_timing import Measured, measure_against_cpu
-from ep_tools.console import Console, format_bytes, shorten
+from ep_tools.console import Console, format_bytes, scoped, shorten
 from ep_tools.explain_placing import place_model
 from ep_tools.lengths import fix_lengths, tell_other_lengths
 from ep_tools.progress import Progress
@@ -152,10 +152,6 @@ def _nodes(report: PlacementReport) -> Iterator[tuple[str, NodePlacement]]:
             yield scope, node
 
 
-def _label(scope: str, node: NodePlacement) -> str:
-    return f"{scope}: {node.node}" if scope else node.node
-
-
 # ---------------------------------------------------------------- words
 
 
@@ -178,7 +174,9 @@ def _placed_text(report: PlacementReport) -> str:
 
 def _fallen_text(report: PlacementReport, fallen: Sequence[tuple[str, NodePlacement]]) -> str:
     where = _joined(sorted({node.provider for _, node in fallen}))
-    names = [f"{shorten(_label(scope, node), _WIDTH)} ({node.op_type})" for scope, node in fallen]
+    names = [
+        f"{shorten(scoped(scope, node.node), _WIDTH)} ({node.op_type})" for scope, node in fallen
+    ]
     rest = len(names) - _SHOWN_NODES
     shown = names[:_SHOWN_NODES] + ([f"{rest} more"] if rest > 0 else [])
     total = sum(1 for _ in _nodes(report))

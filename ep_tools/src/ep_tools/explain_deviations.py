@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ep_core import PlacementReport
+from ep_tools.console import scoped
 from ep_tools.explain_measured import MeasuredRuns, Timing
 
 __all__ = ["Deviation", "deviations"]
@@ -46,18 +47,14 @@ def deviations(report: PlacementReport, measured: MeasuredRuns) -> list[Deviatio
             found.append(Deviation(kind, name, where, predicted * timing.times, timing.seconds))
 
     for place, part in enumerate(report.partitions):
-        name = _scoped(part.scope, part.name)
+        name = scoped(part.scope, part.name)
         add("partition", name, part.provider, part.seconds, measured.partitions.get(place))
     for place, copy in enumerate(report.copies):
         way = f"{copy.source} -> {copy.target}"
-        name = _scoped(copy.scope, copy.value)
+        name = scoped(copy.scope, copy.value)
         add("copy", name, way, copy.seconds, measured.copies.get(place))
     for scope, nodes in report.nodes.items():
         for node in nodes:
             timing = measured.nodes.get((scope, node.node))
-            add("node", _scoped(scope, node.node), node.provider, node.seconds, timing)
+            add("node", scoped(scope, node.node), node.provider, node.seconds, timing)
     return sorted(found, key=lambda item: -abs(item.measured - item.predicted))
-
-
-def _scoped(scope: str, name: str) -> str:
-    return f"{scope}: {name}" if scope else name

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from ep_core import PlacementReport
 from ep_core.errors import OptionError, did_you_mean
 from ep_core.partition import NodePlacement
-from ep_tools.console import Console, format_bytes, format_seconds, shorten
+from ep_tools.console import Console, format_bytes, format_seconds, scoped, shorten
 from ep_tools.explain_deviations import Deviation, deviations
 from ep_tools.explain_measured import MeasuredRuns
 from ep_tools.refusals import in_brief, refusals_of
@@ -58,7 +58,7 @@ class NodeFilter:
         return found
 
     def _fits(self, scope: str, node: NodePlacement) -> bool:
-        names = (node.node, _scoped(scope, node.node))
+        names = (node.node, scoped(scope, node.node))
         return (
             (self.node is None or any(fnmatchcase(name, self.node) for name in names))
             and (self.op_type is None or fnmatchcase(node.op_type, self.op_type))
@@ -139,7 +139,7 @@ def show_nodes(console: Console, nodes: Nodes) -> None:
         refused = "".join(f"; not {name}: {why}" for name, why in node.refusals.items())
         cost = "" if node.seconds is None else f"; {format_seconds(node.seconds)} predicted"
         rows.append(
-            (_scoped(scope, node.node), node.op_type, node.provider, f"{after}{cost}{refused}")
+            (scoped(scope, node.node), node.op_type, node.provider, f"{after}{cost}{refused}")
         )
     _show_rows(console, rows, None)
 
@@ -150,7 +150,7 @@ def _show_partitions(console: Console, report: PlacementReport, limit: int | Non
     _title(console, "partitions, in the order they run")
     rows = [
         (
-            _scoped(part.scope, part.name),
+            scoped(part.scope, part.name),
             f"{part.provider} ({part.device})",
             _count(len(part.nodes), "node"),
             f"{_count(len(part.inputs), 'input')}, {_count(len(part.outputs), 'output')}",
@@ -167,7 +167,7 @@ def _show_copies(console: Console, report: PlacementReport, limit: int | None) -
     _title(console, "copies between memories")
     rows = [
         (
-            _scoped(copy.scope, copy.value),
+            scoped(copy.scope, copy.value),
             f"{copy.source} -> {copy.target}",
             "unknown size" if copy.nbytes is None else format_bytes(copy.nbytes),
             _predicted(copy.seconds),
@@ -241,10 +241,6 @@ def _show_rows(console: Console, rows: Sequence[tuple[str, ...]], limit: int | N
 def _beginning(text: str) -> str:
     """A text of names, of which a large model has too many to list."""
     return text if len(text) <= _LONGEST_ADVICE else f"{text[:_LONGEST_ADVICE]}..."
-
-
-def _scoped(scope: str, name: str) -> str:
-    return f"{scope}: {name}" if scope else name
 
 
 def _count(number: int, noun: str) -> str:

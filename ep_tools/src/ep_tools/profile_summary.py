@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ep_tools.console import scoped
+
 __all__ = ["ProfileSummary", "Share", "summarise_trace"]
 
 Event = Mapping[str, Any]
@@ -127,8 +129,7 @@ def summarise_trace(path: str, skip: int) -> ProfileSummary:
 
 def _node_key(event: Event, scopes: Mapping[str, str]) -> tuple[str, str, str]:
     args = event["args"]
-    scope = scopes.get(args["partition"])
-    name = f"{scope}: {event['name']}" if scope else event["name"]
+    name = scoped(scopes.get(args["partition"], ""), event["name"])
     return name, args["operator"], args["provider"]
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ep_core import PlacementReport
 from ep_core.partition import CORE
+from ep_tools.console import scoped
 
 __all__ = ["Refusal", "in_brief", "refusals_of"]
 
@@ -42,8 +43,7 @@ def refusals_of(
                 continue
             for provider, reason in node.refusals.items():
                 if counts(provider):
-                    label = f"{scope}: {node.node}" if scope else node.node
-                    groups.setdefault((provider, reason), []).append(label)
+                    groups.setdefault((provider, reason), []).append(scoped(scope, node.node))
     return _sorted(groups)
 
 

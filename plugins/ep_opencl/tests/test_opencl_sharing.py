@@ -18,13 +18,6 @@ pytestmark = needs_device
 
 
 @pytest.fixture
-def provider():
-    opened = open_provider()
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
 def shares():
     """Skip on devices with memory of their own."""
     if not open_device(chosen().id).sharing.gives_addresses:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -12,13 +11,6 @@ from openvino_harness import graph_of, open_provider, reasons
 from ep_core.graph import Initializer
 from ep_openvino import answers
 from ep_openvino.provider import OpenVinoProvider
-
-
-@pytest.fixture(scope="module")
-def provider() -> Iterator[OpenVinoProvider]:
-    opened = open_provider()
-    yield opened
-    opened.close()
 
 
 def reason(provider: OpenVinoProvider, text: str, **constants: object) -> str:

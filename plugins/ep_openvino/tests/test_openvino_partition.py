@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from openvino_harness import compute, graph_of, open_provider, whole
+from openvino_harness import compute, graph_of, open_provider, random, whole
 
 from ep_core.errors import CompileError, ProviderError, RunError
 from ep_core.graph import Graph, Initializer
 from ep_core.loading import export
 from ep_openvino import convert
 from ep_openvino.provider import OpenVinoProvider
-
-
-@pytest.fixture(scope="module")
-def provider() -> Iterator[OpenVinoProvider]:
-    opened = open_provider()
-    yield opened
-    opened.close()
-
-
-def random(*shape: int) -> Any:
-    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
-
 
 PRODUCT = graph_of("g (float[2,3] x, float[3,4] w) => (float[2,4] y) { y = MatMul (x, w) }")
 LARGE = graph_of("g (float[64,256] x) => (float[64,256] y) { y = Relu (x) }")

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from openvino_harness import compute, graph_of, open_provider, whole
+from openvino_harness import compute, graph_of, random, whole
 
 from ep_openvino.provider import OpenVinoProvider
-
-
-@pytest.fixture(scope="module")
-def provider() -> Iterator[OpenVinoProvider]:
-    opened = open_provider()
-    yield opened
-    opened.close()
-
-
-def random(*shape: int) -> Any:
-    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])

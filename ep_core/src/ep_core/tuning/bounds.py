@@ -41,7 +41,9 @@ def _check_trips(node: Node, scopes: tuple[Graph, ...], made: set[str]) -> None:
         name = node.inputs[0]
         count = next((c for graph in scopes if (c := graph.constant(name)) is not None), None)
         fed = bool(name) and len(scopes) == 1 and name not in made
-        if int(count.numpy().flat[0]) > _MOST_TRIPS if count is not None else not fed:
+        trips = None if count is None else int(count.numpy().flat[0])
+        may_take_long = not fed if trips is None else trips > _MOST_TRIPS
+        if may_take_long:
             raise NotSupportedError(f"loop {node.name!r} may take long")
     for body in node.bodies.values():
         for inner in body.nodes:
