@@ -1,17 +1,19 @@
 """How fast the OpenCL provider is on its first device, as ratios measured in one run.
 
-    python benchmarks/opencl_speed.py
+    python benchmarks/run.py opencl --threads 2
 
 Products are compared with numpy's BLAS on the same machine, which only says something where the
 device is a processor; elementwise chains with the device's own copy of as many bytes; whole
 networks with the device's roofline: for each step the longer of its multiplications at the speed of
-the product, and its bytes, read and written once, at the speed of the copy. Both sides of a ratio
-are measured in turns, and the best of each counts.
+the product, and its bytes, read and written once, at the speed of the copy; products of bytes with
+products of floats. Both sides of a ratio are measured in turns, and the best of each counts. For
+chains the median of the rounds' ratios is told too: in a round both sides meet the same neighbours.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -37,6 +39,12 @@ PRODUCT = f"""<ir_version: 9, opset_import: ["" : 20]>
 g ({MATRIX} a, {MATRIX} b) => ({MATRIX} y) {{ y = MatMul (a, b) }}
 """
 
+BYTES = f"""<ir_version: 9, opset_import: ["" : 20]>
+g (uint8[{SIZE},{SIZE}] a, int8[{SIZE},{SIZE}] b) => (int32[{SIZE},{SIZE}] y) {{
+    y = MatMulInteger (a, b)
+}}
+"""
+
 CHAIN = f"""<ir_version: 9, opset_import: ["" : 20]>
 g (float[{ELEMENTS}] x) => (float[{ELEMENTS}] y) {{
     a = Mul (x, x)
@@ -47,17 +55,24 @@ g (float[{ELEMENTS}] x) => (float[{ELEMENTS}] y) {{
 """
 
 
-def best_in_turns(*works: Callable[[], Any]) -> list[float]:
-    """Seconds of the fastest run of each, taken in turns."""
+def rounds_of(*works: Callable[[], Any]) -> list[list[float]]:
+    """Seconds of each work in each round; they are done in turns."""
     for work in works:
         work()
-    times = [math.inf] * len(works)
+    rounds = []
     for _ in range(ROUNDS):
-        for number, work in enumerate(works):
+        times = []
+        for work in works:
             begin = time.perf_counter()
             work()
-            times[number] = min(times[number], time.perf_counter() - begin)
-    return times
+            times.append(time.perf_counter() - begin)
+        rounds.append(times)
+    return rounds
+
+
+def best_in_turns(*works: Callable[[], Any]) -> list[float]:
+    """Seconds of the fastest run of each, taken in turns."""
+    return [min(times) for times in zip(*rounds_of(*works), strict=True)]
 
 
 class OnDevice:
@@ -135,11 +150,18 @@ def main() -> None:
     peak = 2 * SIZE**3 / min(ours, blas)
     print(f"product of {SIZE} x {SIZE} floats, GFLOP/s: {2 * SIZE**3 / ours / 1e9:.0f}")
     print(f"  numpy's BLAS: {2 * SIZE**3 / blas / 1e9:.0f}; ratio {blas / ours:.2f}")
+    whole = [np.full((SIZE, SIZE), 200, np.uint8), np.full((SIZE, SIZE), -100, np.int8)]
+    of_bytes, of_floats = best_in_turns(OnDevice(provider, parsed(BYTES), whole), product)
+    print(f"product of bytes, GOP/s: {2 * SIZE**3 / of_bytes / 1e9:.0f}")
+    print(f"  of floats: {2 * SIZE**3 / of_floats / 1e9:.0f}; ratio {of_floats / of_bytes:.2f}")
     values = np.ones(ELEMENTS, np.float32)
-    chain, copy = best_in_turns(OnDevice(provider, parsed(CHAIN), [values]), copier(provider))
+    rounds = rounds_of(OnDevice(provider, parsed(CHAIN), [values]), copier(provider))
+    chain, copy = (min(times) for times in zip(*rounds, strict=True))
+    middle = statistics.median(other / own for own, other in rounds)
     bandwidth = 8 * ELEMENTS / copy
     print(f"chain of four operators, GB/s read and written: {8 * ELEMENTS / chain / 1e9:.1f}")
     print(f"  copy of as many bytes: {bandwidth / 1e9:.1f}; ratio {copy / chain:.2f}")
+    print(f"  median of the ratios of {ROUNDS} rounds: {middle:.2f}")
     for name, network in (("ResNet-50", resnet50), ("BERT-base, 128 words", bert_base)):
         model, feeds = network()
         running = OnDevice(provider, model, list(feeds.values()))
@@ -156,7 +178,3 @@ def main() -> None:
 def parsed(text: str) -> bytes:
     """A model from its text."""
     return bytes(onnx.parser.parse_model(text).SerializeToString())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """The OpenVINO provider beside OpenVINO itself: runs, starts, and many requests at once.
 
-    python benchmarks/openvino_cost.py
+    python benchmarks/run.py openvino
 
 Both sides compile with the same settings and get the same arrays; both hand out results that stay
 good after the next run. They take turns, round by round, and a number is the median over rounds.
@@ -18,10 +18,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import onnx
 import openvino
 
 from ep_core import CertificatePolicy, InferenceSession, SessionOptions
 from networks import Array, bert_base, perceptron, resnet50
+from pretrained import fetch
+from pretrained.samples import sample_feeds
 from table import print_table
 
 __all__ = ["main"]
@@ -34,9 +37,23 @@ SAME = {
     "INFERENCE_PRECISION_HINT": "f32",
     "EXECUTION_MODE_HINT": "ACCURACY",
 }
+
+
+def yolov8n() -> tuple[bytes, dict[str, Array]]:
+    """The pretrained detector, for the lengths of one picture."""
+    feeds = dict(sample_feeds("picture-detector"))
+    model = onnx.load(fetch("picture-detector"))
+    for value in model.graph.input:
+        dims = value.type.tensor_type.shape.dim
+        for dim, length in zip(dims, feeds[value.name].shape, strict=True):
+            dim.dim_value = length
+    return model.SerializeToString(), feeds
+
+
 NETWORKS: Mapping[str, Callable[[], tuple[bytes, dict[str, Array]]]] = {
     "ResNet-50": resnet50,
     "BERT-base, 128 words": bert_base,
+    "YOLOv8n": yolov8n,
     "perceptron 16-16-4": perceptron,
 }
 
@@ -179,7 +196,3 @@ def main() -> None:
         ("network", "ours", "theirs", "ratio"),
         [compare_throughput("ResNet-50")],
     )
-
-
-if __name__ == "__main__":
-    main()

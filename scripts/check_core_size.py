@@ -16,7 +16,7 @@ CORE = Path(__file__).resolve().parents[1] / "ep_core" / "src" / "ep_core"
 LIMITS = {
     "": 2450,  # contracts, graph, sessions: what a provider author reads
     "running": 1130,
-    "loading": 1800,
+    "loading": 1830,
     "certificates": 350,
     "discovery": 900,
     "artifacts": 370,
@@ -24,8 +24,8 @@ LIMITS = {
     "values": 760,
     "passes": 2500,
     "profiling": 530,
-    "placement": 2400,
-    "tuning": 840,
+    "placement": 2500,
+    "tuning": 880,
 }
 FREE = {
     tokenize.COMMENT,

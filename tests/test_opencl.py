@@ -104,7 +104,7 @@ def test_a_model_that_does_not_fit_is_an_error_of_ours() -> None:
         session.run(None, {**mixed_feeds(), "x": np.zeros((1000, 8), np.float32)})
 
 
-@pytest.mark.parametrize("name", ["ocr-detect", "picture-classifier"])
+@pytest.mark.parametrize("name", ["ocr-detect", "picture-classifier", "picture-detector"])
 def test_a_whole_pretrained_model_stays_on_the_device(name: str) -> None:
     feeds = sample_feeds(name)
     with open_session(fetch(name), ["cpu"]) as right:

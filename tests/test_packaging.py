@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import os
+import platform
 import subprocess
 import sys
 import tomllib
@@ -16,7 +17,12 @@ import zipfile
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from pretrained import fetch
+from pretrained.answers import check_answer
+from pretrained.samples import sample_feeds
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = {
@@ -245,6 +251,38 @@ def test_own_tests_pass_with_declared_dependencies(wheels: Path, tmp_path: Path,
         seconds=1200,
     )
     assert " passed" in printed
+
+
+RUN_ONE_MODEL = """
+import sys
+import numpy as np
+from ep_core import InferenceSession, SessionOptions
+model, provider, feeds, results = sys.argv[1:]
+options = SessionOptions()
+options.disable_cpu_fallback = True
+options.certificate_policy = "off"  # whether the wheel has one for this machine isn't the question
+with InferenceSession(model, options, providers=[provider]) as session:
+    np.savez(results, *session.run(None, dict(np.load(feeds))))
+"""
+WHEELS_OF_PROVIDERS = {
+    "cpu": "ep-cpu",
+    "openvino": "ep-openvino",
+    "opencl": "ep-opencl[cpu-runtime]",
+}
+
+
+@pytest.mark.parametrize("provider", WHEELS_OF_PROVIDERS)
+def test_a_wheel_alone_runs_a_real_model(wheels: Path, tmp_path: Path, provider: str) -> None:
+    if provider == "opencl" and (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        pytest.skip("requires: x86-64 Linux, for which PyPI has a driver")
+    name = "picture-classifier"
+    python = bare_environment(tmp_path / "env")
+    install(python, wheels, WHEELS_OF_PROVIDERS[provider])
+    feeds, results = tmp_path / "feeds.npz", tmp_path / "results.npz"
+    np.savez(feeds, **sample_feeds(name))
+    run(python, "-I", "-c", RUN_ONE_MODEL, fetch(name), provider, feeds, results, cwd=tmp_path)
+    with np.load(results) as found:
+        check_answer(name, list(found.values()))
 
 
 def test_plain_pip_installs_the_folders_together(tmp_path: Path) -> None:

@@ -36,6 +36,12 @@ def tensor(name, values):
     return numpy_helper.from_array(np.array(values, np.int64), name)
 
 
+def test_a_length_without_a_name_has_none_in_the_result():
+    x, y = info("x", FLOAT, ["N", None]), info("y", FLOAT, [None, None])
+    graph = graph_of([node("Softmax", ["x"], ["y"])], [x], [y])
+    assert graph.outputs[0].type == TensorType(DataType.FLOAT, ("N", None))
+
+
 def test_shapes_computed_by_the_graph_are_followed():
     nodes = [
         node("Shape", ["x"], ["shape"]),
@@ -50,6 +56,42 @@ def test_shapes_computed_by_the_graph_are_followed():
     assert graph.type_of("target") == TensorType(DataType.INT64, (3,))
     assert graph.values["rest"].type == TensorType(DataType.INT64, (2,))
     assert graph.outputs[0].type == graph.type_of("y")
+
+
+def test_a_reshape_has_as_many_axes_as_its_shape_has_elements():
+    # What is in the shape is fed, so that onnx says nothing of the result.
+    nodes = [
+        node("Reshape", ["x", "target"], ["a"]),
+        node("Relu", ["a"], ["b"]),
+        node("Shape", ["b"], ["again"]),
+        node("Reshape", ["x", "again"], ["y"]),
+    ]
+    feeds = [info("x", FLOAT, ["N"]), info("target", INT64, [3])]
+    graph = graph_of(nodes, feeds, [untyped("y")])
+    assert len(graph.type_of("b").shape) == len(graph.type_of("y").shape) == 3
+    assert not any(isinstance(dim, int) for dim in graph.type_of("y").shape)
+
+
+def test_bodies_read_axes_that_stand_outside():
+    body = helper.make_graph(
+        [
+            node("Unsqueeze", ["x", "axes"], ["u"]),
+            node("Reshape", ["u", "shape"], ["r"]),
+        ],
+        "body",
+        [],
+        [untyped("r")],
+    )
+    nodes = [node("If", ["yes"], ["y"], then_branch=body, else_branch=body)]
+    feeds = [info("x", FLOAT, [2, 6]), info("yes", BOOL, [])]
+    shapes = [tensor("axes", [0]), tensor("shape", [3, 4])]
+    graph = graph_of(nodes, feeds, [untyped("y")], shapes)
+    inside = graph.nodes[0].attributes["then_branch"]
+    assert inside.type_of("u") == TensorType(DataType.FLOAT, (1, 2, 6))
+    assert inside.type_of("r") == graph.type_of("y") == TensorType(DataType.FLOAT, (3, 4))
+    # A default that a feed may replace says nothing.
+    graph = graph_of(nodes, [*feeds, info("axes", INT64, [1])], [untyped("y")], shapes)
+    assert graph.nodes[0].attributes["then_branch"].type_of("u").shape is None
 
 
 def test_long_vectors_cost_nothing():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, field
 
 import pytest
@@ -13,11 +14,14 @@ from ep_core.contracts import Capability, FusedGroup, ProviderFeatures, Support
 from ep_core.errors import PlacementError
 from ep_core.graph import Graph, Node, ValueInfo
 from ep_core.partition import CORE, Candidate, partition
+from ep_core.placement.rules import Rules
+from ep_core.report import CopyReport, PlacementReport
 from ep_core.types import (
     HOST_MEMORY,
     DataType,
     DeviceInfo,
     MemoryInfo,
+    MemoryKind,
     OpSet,
     SequenceType,
     TensorType,
@@ -25,6 +29,7 @@ from ep_core.types import (
 
 FLOATS = TensorType(DataType.FLOAT, (2,))
 CPU = DeviceInfo("a", "0", "cpu")
+DEVICE = MemoryInfo("b:0", MemoryKind.DEVICE)
 
 
 @dataclass
@@ -239,3 +244,48 @@ def test_partitions_are_an_order_of_execution(case):
     names = [spec.candidate.name for spec in result.specs]
     assert all(one != two for one, two in itertools.pairwise(names))
     assert partition(graph, candidates).specs == result.specs
+
+
+@pytest.mark.parametrize("cost", [math.nan, math.inf, -1.0, -0.5, 1e300, 10**400])
+def test_an_estimate_that_cant_be_is_none(cost):
+    graph = graph_of([(), (0,)])
+    answer = Capability((Support(True, cost=cost),) * 2, (FusedGroup((0, 1), cost),))
+    found = partition(graph, [candidate("a", (), answer=answer)], rules=Rules("cost"))
+    assert [placed.cost for placed in found.placements] == [None, None]
+    assert 0 <= found.decision.seconds < 1
+
+
+@pytest.mark.parametrize(
+    ("answers", "groups", "words"),
+    [
+        (None, (), "get_capability raised TypeError"),
+        ((Support(True, cost="1"),) * 2, (), "reason or a cost"),
+        ((Support(True, cost=[1.0]),) * 2, (), "reason or a cost"),
+        ((Support(True, reason=5),) * 2, (), "reason or a cost"),
+        ((Support(False, reason=None),) * 2, (), "reason or a cost"),
+        ((Support(True),) * 2, (FusedGroup((0, 1), "1"),), "a cost that is no number"),
+    ],
+)
+def test_an_answer_of_another_type_costs_a_provider_its_claims(answers, groups, words):
+    graph = graph_of([(), (0,)])
+    broken = candidate("a", (), answer=Capability(answers, groups))
+    found = partition(graph, [broken, candidate("b", ["n0", "n1"])], rules=Rules("cost"))
+    assert [placed.provider for placed in found.placements] == ["b", "b"]
+    assert words in found.placements[0].refusals["a"]
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "cost"])
+@pytest.mark.parametrize("shape", [(2**62,) * 20, (2**63 - 1,) * 64, (2**62, 0), (1,) * 500])
+def test_no_shape_is_too_large_to_be_placed(shape, strategy):
+    graph = graph_of([(), (0,)])
+    kind = TensorType(DataType.FLOAT, shape)
+    graph = graph.replace(values={name: ValueInfo(name, kind) for name in ("x", "v0", "v1")})
+    offers = [candidate("a", ["n0"]), candidate("b", ["n1"], memory=DEVICE)]
+    found = partition(graph, offers, rules=Rules(strategy))
+    assert [placed.provider for placed in found.placements] == ["a", "b"]
+    assert [copy.value for copy in found.decision.copies] in ([], ["v0", "v1"])
+
+
+def test_a_report_tells_of_bytes_beyond_any_number():
+    copy = CopyReport("", "v", "cpu/host", "b:0/device", 2**4000)
+    assert "1 copy, " in PlacementReport(("a",), {"": ()}, (), (copy,)).summary

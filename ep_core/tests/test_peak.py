@@ -59,6 +59,21 @@ def test_where_less_is_needed_at_one_time_than_for_both(planned):
     assert planned(told=PartitionMemory(7, 100, BYTES, 110)) == MemoryPeak(7, 110)
 
 
+@pytest.mark.parametrize(
+    ("stages", "most"), [(((90, ()), (60, (0,))), 60 + BYTES), (((100, ()), (60, (0,))), 100)]
+)
+def test_stages_are_exact_where_they_are_told(planned, stages, most):
+    told = PartitionMemory(7, 100, BYTES, 132, stages)
+    assert planned(told=told) == MemoryPeak(7, most)
+
+
+def test_memory_that_is_given_makes_it_no_more_than_without(planned):
+    """Of fast's b and c, b is its own; c is written into memory that runs share."""
+    told = PartitionMemory(0, 100, BYTES, 104)
+    peak = planned(told=told, operators={"Abs", "Sqrt"}, accepts_outputs=True)
+    assert peak == MemoryPeak(0, 2 * BYTES + 104)
+
+
 def test_several_partitions(planned):
     """`fast` runs Abs and Sqrt between Neg and Add; `a` lives from the first to the last."""
     told = PartitionMemory(5, 10, BYTES)

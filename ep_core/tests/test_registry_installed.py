@@ -99,6 +99,20 @@ def test_only_metadata_is_read_until_a_provider_is_wanted(packages):
     assert registry.distribution("two").version == "1.0"
 
 
+def test_providers_that_are_used_only_if_named_are_not_asked_for_devices(packages):
+    asks = "def devices(self): asked.append(1); return"
+    slow = f"asked = []\n{good('slow').replace('def devices(self): return', asks)}"
+    quick = good("quick").replace("API_VERSION)", "API_VERSION, auto=True)")
+    packages.install("ep-slow", {"plug_slow": slow}, {"slow": "plug_slow"})
+    packages.install("ep-quick", {"plug_quick": quick}, {"quick": "plug_quick"})
+    registry = Registry()
+    assert registry.automatic() == ("quick",)
+    assert sys.modules["plug_slow"].asked == []
+    assert registry.available() == ("quick", "slow")
+    assert sys.modules["plug_slow"].asked == [1]
+    assert registry.automatic() == ("quick",)
+
+
 def test_one_package_may_bring_two_providers(packages):
     modules = {"plug_a": good("a"), "plug_b": good("b")}
     packages.install("ep-pair", modules, {"a": "plug_a", "b": "plug_b"})

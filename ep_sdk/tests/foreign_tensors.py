@@ -67,6 +67,10 @@ class ManagedVersioned(ctypes.Structure):
     )
 
 
+_EXPORTED = []
+"""Capsules point into these tensors, and whoever has one may give it up long after a test."""
+
+
 class Foreign:
     """A tensor of host memory that says it lies on a device.
 
@@ -108,6 +112,7 @@ class Foreign:
         strides = (n // self.array.itemsize for n in self.array.strides)
         tensor.strides = (ctypes.c_int64 * rank)(*strides)
         self._kept.append(managed)
+        _EXPORTED.append(self)
         return _new(ctypes.addressof(managed), _NEW if is_new else _OLD, None)
 
     def _delete(self, pointer):

@@ -298,7 +298,7 @@ def test_given_back_inside_the_allocator_of_all_places(device):
     buffer = device.allocator.allocate((4,), DataType.FLOAT)
     consumer = Consumer(buffer)
     device.allocator.release(buffer)
-    with device.allocator._arena._lock, device.allocator._releasing:
+    with device.allocator._arena._lock, device.allocator.lending._lock:
         consumer.done()
     assert device.allocator.stats().in_use_bytes == 0
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ep_core.errors import ContractError, ProviderError, RunError
+from ep_sdk.simulator.memory import device_array
 
 SLOW_US = 100_000
 ADD = "(float[4] x, float[4] y) => (float[4] z) { z = Add(x, y) }"
@@ -230,6 +231,48 @@ def test_memory_is_freed_after_an_error_too(simulator):
     with pytest.raises(RunError):
         stream.synchronize()
     assert device.allocator.stats().in_use_bytes == 0
+
+
+@pytest.mark.parametrize("heard", [False, True])
+def test_a_failed_stream_waits_before_it_frees_memory(simulator, heard):
+    """What another stream still reads must not be freed early because this one failed before."""
+    from ep_core.types import DataType
+
+    device = simulator()
+    failed, reader = device.create_stream(), device.create_stream()
+    buffer = device.allocator.allocate((4,), DataType.FLOAT, reader)
+    go_on, seen = threading.Event(), []
+
+    def read():
+        assert go_on.wait(10)
+        seen.append(device_array(buffer).copy())
+
+    failed.submit(failing)
+    if heard:
+        with pytest.raises(RunError, match="boom"):
+            failed.synchronize()
+    reader.submit(read)
+    failed.wait(reader.record())
+    device.allocator.release(buffer, failed)
+    time.sleep(0.02)  # enough for the memory to be freed early, were it so
+    go_on.set()
+    reader.synchronize()
+    assert len(seen) == 1
+    if not heard:
+        with pytest.raises(RunError, match="boom"):
+            failed.synchronize()
+    failed.synchronize()
+
+
+def test_a_wait_that_fails_after_an_error_isn_t_told_again(simulator):
+    device = simulator()
+    first, second = device.create_stream(), device.create_stream()
+    second.submit(failing)
+    first.submit(failing)
+    second.wait(first.record())
+    with pytest.raises(RunError, match="failed: ValueError: boom"):
+        second.synchronize()
+    second.synchronize()
 
 
 def test_close_finishes_the_work_and_ends_the_thread(simulator):

@@ -14,10 +14,13 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 SECONDS = 60
+COUNTING = ("--js-flags=--no-opt --no-maglev",)
+"""What a compiler has optimised isn't counted."""
 
 _LAUNCH = """
 import fcntl, os, sys
@@ -43,7 +46,14 @@ def find_browser() -> str | None:
 class Browser:
     """One browser with one page; what goes wrong in the page is kept in `complaints`."""
 
-    def __init__(self, path: str, folder: Path, width: int = 1280, height: int = 800) -> None:
+    def __init__(
+        self,
+        path: str,
+        folder: Path,
+        width: int = 1280,
+        height: int = 800,
+        flags: Sequence[str] = (),
+    ) -> None:
         self._folder = folder
         self._next = 0
         self._rest = b""
@@ -64,6 +74,7 @@ class Browser:
             "--remote-debugging-pipe",
             f"--user-data-dir={folder / 'profile'}",
             f"--window-size={width},{height}",
+            *flags,
             "about:blank",
         ]
         self._process = subprocess.Popen(
@@ -182,6 +193,23 @@ class Browser:
         """Say whether the person likes it `light` or `dark`."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", features=features)
+
+    def runs_during(self, act: Callable[[], None]) -> dict[str, int]:
+        """How often each function of the page ran, and with "" what ran in all, blocks counted too.
+
+        The browser has to be started with the flags `COUNTING`.
+        """
+        self.call("Profiler.enable")
+        self.call("Profiler.startPreciseCoverage", callCount=True, detailed=True)
+        act()
+        found = self.call("Profiler.takePreciseCoverage")["result"]
+        self.call("Profiler.stopPreciseCoverage")
+        runs = {"": 0}
+        for function in (function for script in found for function in script["functions"]):
+            counts = [part["count"] for part in function["ranges"]]
+            runs[""] += sum(counts)
+            runs[function["functionName"] or "?"] = counts[0]
+        return runs
 
     def screenshot(self) -> bytes:
         """A PNG of the page."""

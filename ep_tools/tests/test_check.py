@@ -231,6 +231,65 @@ def test_measuring_runs_both_sides(model, capsys, monkeypatch):
     assert document["measured"]["seconds_on_cpu_alone"] is None
 
 
+OPEN = """
+    <ir_version: 9, opset_import: ["" : 20]>
+    open (float[batch, 2, n] x) => (float[batch, 2, n] y) { a = Mul (x, x)  y = Abs (a) }
+"""
+
+
+@pytest.fixture
+def open_model(model):
+    """A model with a named dimension and one without a name."""
+    path = model(OPEN)
+    proto = onnx.load(path)
+    for value in (*proto.graph.input, *proto.graph.output):
+        value.type.tensor_type.shape.dim[2].Clear()
+    onnx.save(proto, path)
+    return path
+
+
+@pytest.mark.usefixtures("cpu")
+@pytest.mark.parametrize(
+    "lengths", [["--dim", "batch=3", "--dim", "x.2=5"], ["--shape", "x=3,2,5"]], ids=str
+)
+def test_lengths_count_for_the_placement_and_for_measuring(
+    open_model, capsys, monkeypatch, lengths
+):
+    monkeypatch.setattr("ep_tools.check_timing._SECONDS", 0.1)
+    wish = ["--providers", "skewed", "--strategy", "cost", *lengths]
+    document = check(capsys, 1, open_model, *wish, "--measure")
+    assert document["measured"]["seconds"] > 0
+    assert document["notes"] == []
+    assert document["predicted"] == check(capsys, 1, open_model, *wish)["predicted"]
+    # 30 floats on each side of both nodes, where 128 are assumed.
+    other = check(capsys, 1, open_model, *wish[:4])
+    assert document["predicted"]["seconds"] < other["predicted"]["seconds"]
+
+
+@pytest.mark.usefixtures("cpu")
+def test_lengths_that_are_fed_and_not_assumed_are_told(open_model, capsys, monkeypatch):
+    monkeypatch.setattr("ep_tools.check_timing._SECONDS", 0.1)
+    wish = ["--providers", "skewed", "--strategy", "cost", "--measure"]
+    document = check(capsys, 1, open_model, *wish)
+    (note,) = document["notes"]
+    assert "x.2 is 64, not 1" in note
+    assert note.endswith("--dim x.2=1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--dim", "x.1=2"], "No input has an open dimension 'x.1'"),
+        (["--shape", "z=2"], "the model has no input 'z'"),
+        (["--shape", "x=1,3,5"], "--shape x contradicts the model"),
+        (["--shape", "x=1,2,5", "--dim", "batch=2"], "contradicts another length of 'batch'"),
+    ],
+)
+def test_lengths_that_cannot_be(open_model, capsys, arguments, message):
+    assert main(["check", open_model, "--providers", "reference", *arguments]) == 1
+    assert message in capsys.readouterr().err
+
+
 def test_what_is_only_supposed_cannot_be_measured(model, capsys):
     assert main(["check", model(CHAIN), "--what-if", "x.json", "--measure"]) == 1
     assert "--measure" in capsys.readouterr().err

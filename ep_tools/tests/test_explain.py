@@ -105,7 +105,7 @@ def test_nodes_can_be_pinned_and_limited(model, capsys):
         (["--memory-limit", "reference=5MiB"], "'reference', which works in host memory"),
         (["--memory-limit", "a=1", "--memory-limit", "a=2"], "--memory-limit a is given twice"),
         (["--providers", "absent"], "no such chip in this machine"),
-        (["--dim", "m=3"], "No input has a dimension called 'm'"),
+        (["--dim", "m=3"], "No input has an open dimension 'm'"),
         (["--dim", "n=3", "--dim", "n=4"], "--dim n is given twice"),
     ],
 )

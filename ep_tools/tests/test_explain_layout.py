@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-import time
+import sys
 from collections import defaultdict
 from itertools import pairwise
 
@@ -168,10 +168,34 @@ def far_graph(count: int) -> tuple[list[float], list[Link], int]:
     return [WIDTH] * count, links_of(ends), 1
 
 
-@pytest.mark.parametrize("make", [random_graph, wide_graph, far_graph])
-def test_5000_boxes_take_seconds_and_few_bends(make):
-    graph = make(5000)
-    started = time.perf_counter()
-    layout = lay_out(*graph)
-    assert time.perf_counter() - started < 10, "1 s on two cores of 2024"
+GRAPHS = [random_graph, wide_graph, far_graph]
+
+
+def lines_run(count: int, make) -> int:
+    """How many lines of Python a layout runs; a comprehension counts once per round."""
+    graph = make(count)
+    lines = 0
+
+    def note(frame, event, argument):
+        nonlocal lines
+        lines += event == "line"
+        return note
+
+    before = sys.gettrace()
+    sys.settrace(note)
+    try:
+        lay_out(*graph)
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+@pytest.mark.parametrize("make", GRAPHS)
+def test_work_grows_with_the_boxes_and_little_more(make):
+    assert lines_run(1000, make) < 8 * lines_run(250, make), "16 times, if it were by the square"
+
+
+@pytest.mark.parametrize("make", GRAPHS)
+def test_5000_boxes_take_few_bends(make):
+    layout = lay_out(*make(5000))
     assert sum(len(route) for route in layout.routes if route) < 12 * 5000

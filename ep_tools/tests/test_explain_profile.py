@@ -9,7 +9,8 @@ import pytest
 from ep_core.errors import EpError
 from ep_core.profiling.trace import Trace
 from ep_tools.cli import main
-from ep_tools.explain_measured import deviations, join_trace
+from ep_tools.explain_deviations import deviations
+from ep_tools.explain_measured import join_trace
 from ep_tools.explain_placing import place_model
 from ep_tools.requests import PlacementRequest, SessionRequest
 from ep_tools.traces import read_trace
@@ -101,8 +102,12 @@ def test_work_that_is_handed_over_takes_what_the_devices_nodes_take(report, trac
     assert [item.name for item in deviations(report, measured)] == ["Mul_1", "skewed_1"]
 
 
-@pytest.mark.parametrize("length", [40, 400])
-def test_a_copy_on_a_stream_takes_what_it_took_there(trace, model, tmp_path, length):
+@pytest.mark.parametrize(
+    ("length", "right_to", "known"), [(40, 30, None), (400, 110, 400e-6), (9000, 5000, None)]
+)
+def test_a_copy_on_a_stream_takes_what_it_took_there(
+    trace, model, tmp_path, length, right_to, known
+):
     request = SessionRequest(model(CHAIN), ["npu", "reference"])
     placed = place_model(request, [certificate(tmp_path)])
     copy = placed.report.copies[0]
@@ -110,13 +115,14 @@ def test_a_copy_on_a_stream_takes_what_it_took_there(trace, model, tmp_path, len
     add, read = trace
     add("run 1", "run", 0, 1000)
     add(f"copy {copy.value}, queued", "copy", 0, 3, **args, measured="handing it over")
+    args |= {"right_to_us": right_to}
     add(f"copy {copy.value}", "device copy", 5, length, "copies cpu to npu, stream 1", **args)
     measured = join_trace(placed.report, read(), "t")
     assert measured.copies[0].times == 1
-    assert measured.copies[0].seconds == (None if length < 200 else pytest.approx(length / 1e6))
-    assert [(s.row, s.kind, s.target, s.queued) for s in measured.spans] == [
-        (0, "copy", 0, True),
-        (1, "copy", 0, False),
+    assert measured.copies[0].seconds == (known and pytest.approx(known))
+    assert [(s.row, s.kind, s.target, s.queued, s.unsure) for s in measured.spans] == [
+        (0, "copy", 0, True, False),
+        (1, "copy", 0, False, known is None),
     ]
 
 

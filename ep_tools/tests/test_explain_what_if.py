@@ -337,7 +337,7 @@ def test_a_partition_of_unknown_types_is_named_and_the_rest_saved(
     assert main(["explain", path, *wish, "--save-partitions", str(folder)]) == 1
     told = capsys.readouterr()
     assert "the type of 'a' isn't known" in told.err
-    assert "1 models in" in told.out
+    assert "1 model in" in told.out
     (saved,) = folder.iterdir()
     assert [node.op_type for node in onnx.load(saved).graph.node] == ["Neg"]
 

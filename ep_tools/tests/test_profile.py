@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from ep_core.profiling.trace import Trace
@@ -61,6 +62,46 @@ def test_lines(model, tmp_path, capsys, monkeypatch):
     assert "reference doesn't tell the times of its nodes." in shown
     (trace,) = tmp_path.glob("ep_profile_*.json")
     assert str(trace) in shown
+
+
+OPEN = """
+    <ir_version: 9, opset_import: ["" : 20]>
+    open (float[batch, n] x) => (float[batch, n] y) { a = Mul (x, x)  y = Abs (a) }
+"""
+
+
+def test_predictions_are_for_the_lengths_that_are_fed(model, tmp_path, capsys):
+    path, out = model(OPEN), str(tmp_path / "trace.json")
+    wish = ["--providers", "skewed,reference", "--strategy", "cost", "--pin", "op:Mul=skewed"]
+    lengths = ["--dim", "n=100000", "--dim", "batch=2"]
+    document = profile(capsys, path, *wish, *lengths, "--out", out)
+    predicted = {item["name"]: item["predicted"] for item in document["deviations"]}
+    assert main(["explain", path, *wish, *lengths, "--json"]) == 0
+    explained = json.loads(capsys.readouterr().out)
+    parts = {part["name"]: part["seconds"] for part in explained["partitions"]}
+    assert parts.keys() <= predicted.keys()
+    for name, seconds in parts.items():
+        assert predicted[name] == pytest.approx(seconds)
+    assert document["notes"] == []
+    # The trace fits an explanation of the same lengths, and no other.
+    for given, notes in ((lengths, 0), ([], 1)):
+        assert main(["explain", path, *wish, *given, "--json", "--profile", out]) == 0
+        assert len(json.loads(capsys.readouterr().out)["notes"]) == notes
+
+
+def test_no_comparison_where_predictions_assume_other_lengths(model, tmp_path, capsys):
+    np.save(tmp_path / "x.npy", np.ones((1, 7), np.float32))
+    wish = ["--providers", "skewed,reference", "--strategy", "cost", "--out", str(tmp_path / "t")]
+    fed = f"x={tmp_path / 'x.npy'}"
+    document = profile(capsys, model(OPEN), *wish, "--input", fed)
+    assert document["deviations"] == []
+    assert {part["predicted"] for part in document["partitions"]} == {None}
+    (note,) = document["notes"]
+    assert "n is 64, not 7" in note
+    assert note.endswith("--dim n=7")
+    document = profile(capsys, model(OPEN), *wish, "--input", fed, "--dim", "n=7")
+    assert document["notes"] == []
+    assert document["deviations"]
 
 
 @pytest.mark.parametrize("out", ["missing/trace.json", "."])

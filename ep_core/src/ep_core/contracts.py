@@ -135,7 +135,8 @@ class Stream(Protocol):
 
     def wait(self, event: Event) -> None:
         """Required. Later work on this stream starts only after `event`, which may belong to any
-        provider. May block the host if the device can't wait for foreign events."""
+        provider. May block the host if the device can't wait for foreign events. Holds after an
+        error of earlier work too: memory released on this stream may be in use until then."""
         ...
 
     def synchronize(self) -> None:
@@ -369,12 +370,16 @@ class PartitionMemory:
             None where it depends on shapes that aren't known beforehand.
         output_bytes: the most that one run takes for outputs that it makes itself, None likewise.
         together_bytes: the most for both at one time, where that is less than their sum.
+        stages: what makes the most known for any outputs that the caller brings memory for. Each
+            is what a run takes for what isn't an input or output, and the positions of the outputs
+            that it has made by then. Where there are any they count, and not the sums above.
     """
 
     constant_bytes: int
     workspace_bytes: int | None
     output_bytes: int | None
     together_bytes: int | None = None
+    stages: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
 
 class CompiledPartition(Protocol):

@@ -244,11 +244,14 @@ class SessionOptions(_Settings):
 
     @property
     def free_dimensions(self) -> dict[str, int]:
-        """Lengths given to symbolic dimensions by name."""
+        """Lengths given to open dimensions by name."""
         return dict(self._free_dimensions)  # type: ignore[attr-defined]
 
     def add_free_dimension_override_by_name(self, dim_name: str, dim_value: int) -> None:
-        """Fix a symbolic dimension of the model's inputs; lengths are counted in elements."""
+        """Fix a symbolic dimension of the model's inputs; lengths are counted in elements.
+
+        A dimension without a name is called after input and axis, such as `x.2`.
+        """
         value = _count(f"free dimension {dim_name!r}", dim_value)
         self._free_dimensions[_text("dim_name", dim_name)] = value  # type: ignore[attr-defined]
 

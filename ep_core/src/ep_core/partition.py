@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from ep_core.contracts import (
     Capability,
     ExecutionProvider,
@@ -26,6 +28,7 @@ from ep_core.graph import Graph, Node, Subgraph
 from ep_core.memory import direct_hop
 from ep_core.placement.build import CONTROL_FLOW, CORE, Offer
 from ep_core.placement.decide import Decision, NodePlacement, decide
+from ep_core.placement.problem import LONGEST
 from ep_core.placement.roofline import assumed_speed
 from ep_core.placement.rules import Rules
 from ep_core.types import HOST_MEMORY, MemoryInfo, TensorType
@@ -199,10 +202,10 @@ def _claim(graph: Graph, candidate: Candidate, refusals: Refusals) -> Capability
     provider = candidate.provider
     try:
         capability = provider.get_capability(graph)
+        broken = _contract_breach(graph, capability)
     except Exception as error:  # noqa: BLE001 - a broken provider costs only its own claims
         reason = f"get_capability raised {type(error).__name__}: {error}"
         return Capability((Support(False, reason),) * len(graph.nodes))
-    broken = _contract_breach(graph, capability)
     if broken:
         reason = f"get_capability broke its contract: {broken}"
         return Capability((Support(False, reason),) * len(graph.nodes))
@@ -213,9 +216,16 @@ def _claim(graph: Graph, candidate: Candidate, refusals: Refusals) -> Capability
             refusal = refusals.get((candidate.name, node.name))
             refusal = refusal or _outside_contract(graph, node, candidate)
             granted, note = (False, refusal) if refusal else candidate.grant(graph, node)
-            told = replace(told, supported=granted, reason=note or answer.reason)
+            reason = note or answer.reason
+            told = Support(granted, reason, _seconds(answer.cost))
         result.append(told)
-    return Capability(tuple(result), capability.groups)
+    groups = (replace(group, cost=_seconds(group.cost)) for group in capability.groups)
+    return Capability(tuple(result), tuple(groups))
+
+
+def _seconds(cost: float | None) -> float | None:
+    """A provider's estimate, None for one that can't be: not a number, endless, below 0."""
+    return float(cost) if cost is not None and 0 <= cost <= LONGEST else None
 
 
 def _contract_breach(graph: Graph, capability: Capability) -> str | None:
@@ -223,9 +233,16 @@ def _contract_breach(graph: Graph, capability: Capability) -> str | None:
         return f"returned {type(capability).__name__} instead of Capability"
     if len(capability.nodes) != len(graph.nodes):
         return f"{len(capability.nodes)} answers for {len(graph.nodes)} nodes"
-    if not all(isinstance(answer, Support) for answer in capability.nodes):
-        return "an answer is not a Support"
+    for answer in capability.nodes:
+        if not isinstance(answer, Support):
+            return "an answer is not a Support"
+        if not isinstance(answer.reason, str) or not _is_cost(answer.cost):
+            return f"{answer} has a reason or a cost that is none"
     return _group_breach(capability)
+
+
+def _is_cost(cost: object) -> bool:
+    return cost is None or isinstance(cost, float | int | np.floating | np.integer)
 
 
 def _group_breach(capability: Capability) -> str | None:
@@ -237,6 +254,8 @@ def _group_breach(capability: Capability) -> str | None:
         nodes = group.nodes if isinstance(group, FusedGroup) else None
         if not isinstance(nodes, tuple) or not all(isinstance(index, int) for index in nodes):
             return "a group is not a FusedGroup of positions"
+        if not _is_cost(group.cost):
+            return f"group {nodes} has a cost that is no number"
         if len(nodes) < 2 or any(one >= other for one, other in itertools.pairwise(nodes)):
             return f"group {nodes} isn't two positions or more, ascending"
         if nodes[0] < 0 or nodes[-1] >= len(capability.nodes):

@@ -85,12 +85,11 @@ class MemoryPeak:
     unknown: str = ""
 
     def __str__(self) -> str:
-        constants, run = (
-            "an unknown amount" if count is None else _bytes(count)
-            for count in (self.constant_bytes, self.run_bytes)
-        )
+        unknown = "an unknown amount"
+        constants = unknown if self.constant_bytes is None else _bytes(self.constant_bytes)
+        run = unknown if self.run_bytes is None else f"at most {_bytes(self.run_bytes)}"
         why = f" ({self.unknown})" if self.unknown else ""
-        return f"{constants} for constants, at most {run} in a run{why}"
+        return f"{constants} for constants, {run} in a run{why}"
 
 
 @dataclass(frozen=True)
@@ -271,5 +270,5 @@ def _plain(value: Any) -> Any:
 def _bytes(count: int) -> str:
     for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if count >= size:
-            return f"{count / size:.1f} {unit}"
+            return f"{min(count, 2**99) / size:.1f} {unit}"  # a model may state any shape
     return f"{count} B"

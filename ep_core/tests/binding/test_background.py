@@ -48,7 +48,7 @@ def session(provide):
         part.run = run
         yield one
         one.gate.set()
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads  # those of earlier tests may end meanwhile
 
 
 class Answers:

@@ -88,6 +88,7 @@ def test_an_interrupted_owner_holds_nobody(provider, moment):
         return trace
 
     before = sys.gettrace()
+    gc.disable()  # what is raised in its callbacks is kept, with all that its frames refer to
     with contextlib.suppress(KeyboardInterrupt):
         sys.settrace(trace)
         try:
@@ -95,6 +96,7 @@ def test_an_interrupted_owner_holds_nobody(provider, moment):
         finally:
             sys.settrace(before)
         del owner
+    gc.enable()
     bury()
     retire(provider)
     assert provider.closed == 1

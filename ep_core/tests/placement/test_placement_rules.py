@@ -74,11 +74,46 @@ def test_what_patterns_match(pattern, scope, positions):
     assert sorted(Rules(pin={pattern: "a"}).wishes(part, scope).pins) == positions
 
 
-def test_a_name_with_brackets_means_itself():
+@pytest.mark.parametrize(
+    ("pattern", "positions"),
+    [
+        ("layer[1]", [0]),
+        ("layer[1]*", [0]),
+        ("*[1]", [0]),
+        ("layer*", [0, 1]),
+        ("layer1", [1]),
+        ("layer?1?", [0]),
+        ("[0-9]", []),
+        ("(?s).*", []),
+        ("*" * 3000, [0, 1]),
+        ("*l*a*y*e*r*" + "*r" * 40, []),
+    ],
+)
+def test_brackets_and_what_else_looks_like_an_expression_mean_themselves(pattern, positions):
     graph = graph_of([(), (0,)])
-    odd = graph.nodes[0].replace(name="layer[1]")
-    graph = graph.replace(nodes=(odd, graph.nodes[1]))
-    assert Rules(pin={"layer[1]": "a"}).wishes(graph, "").pins == {0: "a"}
+    odd = [graph.nodes[0].replace(name="layer[1]"), graph.nodes[1].replace(name="layer1")]
+    found = Rules(pin={pattern: "a"}).wishes(graph.replace(nodes=tuple(odd)), "").pins
+    assert sorted(found) == positions
+
+
+def test_thousands_of_patterns_are_looked_up_and_not_tried_on_every_node(monkeypatch):
+    """Each node by its name, by how its name begins, and by the tensors around it."""
+    tried = []
+    count = 3000
+    graph = graph_of([(), *((index,) for index in range(count - 1))])
+    consumers = dict(graph.consumers)
+
+    class Counting(dict):
+        def get(self, name, default=None):
+            tried.append(name)
+            return consumers.get(name, default)
+
+    vars(graph)["consumers"] = Counting(consumers)
+    wanted = {f"n{index}": "a" for index in range(count)}
+    wanted |= {f"between:v{index}->v{index + 2}": "a" for index in range(count - 2)}
+    wanted |= {f"n{index}*": "a" for index in range(count)}
+    assert len(Rules(pin=wanted).wishes(graph, "").pins) == count
+    assert len(tried) < 5 * count
 
 
 def test_names_of_providers_are_understood_in_every_spelling():
@@ -93,7 +128,13 @@ def test_names_of_providers_are_understood_in_every_spelling():
         (Rules(prefer={"left": "gpu"}), r"prefer 'left' names provider 'gpu', .*Known: .*b"),
         (Rules(pin={"lefd": "a"}), r"pin 'lefd' matches no node .*'left'.*ORT_DISABLE_ALL"),
         (Rules(pin={"op:Nag": "a"}), r"'op:Nag' matches no node .*mean 'Neg'"),
-        (Rules(prefer={"between:r->l": "a"}), r"prefer 'between:r->l' matches no node"),
+        (Rules(prefer={"between:r->l": "a"}), r"'between:r->l' .*: no way in .* from 'r' to 'l'"),
+        (Rules(pin={"between:rr->s": "a"}), r"there is no tensor 'rr'.* Did you mean 'r'"),
+        (Rules(pin={"between:x->q": "a"}), r"'between:x->q' .*: there is no tensor 'q'"),
+        (
+            Rules(memory_limits={"a": 5, "AExecutionProvider": 6}),
+            r"memory_limits names 'a' twice: .*AExecutionProvider.*Leave one",
+        ),
     ],
 )
 def test_what_only_a_model_can_tell_is_checked_with_it(rules, words):
@@ -119,6 +160,8 @@ def test_what_only_a_model_can_tell_is_checked_with_it(rules, words):
         ("min_gain", 1.01),
         ("min_gain", float("nan")),
         ("min_gain", "0.5"),
+        ("min_gain", 10**400),
+        ("min_gain", -(10**400)),
     ],
 )
 def test_settings_are_checked_when_they_are_set(setting, value):

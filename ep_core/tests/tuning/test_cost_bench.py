@@ -11,6 +11,8 @@ from ep_core.candidates import close_candidates, open_candidates
 from ep_core.errors import ContractError, NotSupportedError
 from ep_core.loading.load import load_model
 from ep_core.placement.roofline import Sizes
+from ep_core.tuning import bench as room
+from ep_core.tuning import store
 from ep_core.tuning.bench import Bench
 from ep_core.tuning.work import work_of
 
@@ -128,3 +130,15 @@ def test_runs_see_arrays_that_are_right(opened):
     data, indices = seen[0]
     assert (data.shape, data.dtype, indices.tolist()) == ((5, 2), np.float32, [0, 0, 0])
     assert all(np.array_equal(data, later[0]) for later in seen)
+
+
+@pytest.mark.parametrize(("small", "large"), [(1e-5, 1e-3), (1e-5, 1e-5), (2e-5, 1e-5), (0.0, 0.0)])
+def test_a_bandwidth_is_never_more_than_what_can_be_remembered(opened, monkeypatch, small, large):
+    """Noise may make a large copy seem as quick as a small one."""
+    bench, _ = opened()
+    monkeypatch.setattr(bench, "_copied", lambda count: small if count == room._SMALL else large)
+    latency, rate = bench.copying()
+    assert latency == small
+    assert 0 < rate <= store._MOST_SECONDS
+    if small < large:
+        assert rate == pytest.approx(4 * (room._LARGE - room._SMALL) / (large - small))

@@ -105,6 +105,7 @@ def data_with(**changes):
         data_with(seconds={"a": float("nan")}).encode(),
         data_with(seconds={"a": float("inf")}).encode(),
         data_with(seconds={"a": 10**400}).encode(),
+        data_with(seconds={"a": 1e300}).encode(),
         b" " * (room._MOST_BYTES + 1),
     ],
     ids=lambda content: repr(content[:40]),
@@ -168,3 +169,19 @@ def test_the_oldest_entries_and_files_go_first(folder, monkeypatch):
             os.utime(path, (path.stat().st_mtime - 10 * (2 - age),) * 2)
     assert len(list(folder.iterdir())) == 2
     assert seconds_in(folder, "k4") == {}, "the file of BINDING was the oldest"
+
+
+def test_what_is_new_stays_and_what_was_left_unfinished_goes_whatever_the_clock_says(
+    folder, monkeypatch
+):
+    """The others seem to be from tomorrow, and one is of a process that was killed in writing."""
+    monkeypatch.setattr(room, "_MOST_FILES", 3)
+    folder.mkdir()
+    for number, end in enumerate([".tmp", ".json", ".json", ".json"]):
+        path = folder / f"costs-{number}{end}"
+        path.write_text("")
+        os.utime(path, (4e9 + number, 4e9 + number))
+    filled(folder, a=1.0)
+    assert seconds_in(folder, "a") == {"a": 1.0}
+    assert sorted(path.name for path in folder.iterdir())[:2] == ["costs-2.json", "costs-3.json"]
+    assert len(list(folder.iterdir())) == 3

@@ -7,7 +7,7 @@ the last that touches it, a view takes none, and a kernel takes what its `worksp
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ep_core.contracts import PartitionMemory
@@ -42,14 +42,12 @@ class Footprint:
     """Counts bytes along the steps.
 
     Attributes:
-        direct: outputs that are written straight into memory that the caller gives.
         fixed: values that lie in memory which is there for the whole run, of `fixed_bytes`.
         workspaces: what each step's kernel takes for itself, None where it isn't known.
         views_may_copy: a view may turn out to be new memory.
     """
 
     lowered: Lowered
-    direct: frozenset[int]
     workspaces: Sequence[int | None]
     fixed: frozenset[int] = frozenset()
     fixed_bytes: int = 0
@@ -57,52 +55,52 @@ class Footprint:
 
     def memory(self) -> PartitionMemory:
         """What a partition takes."""
-        constants = self.lowered.constants.values()
-        outputs = [bytes_of(self.lowered.types[slot]) for slot in self.lowered.outputs]
-        return PartitionMemory(
-            constant_bytes=sum(
-                bytes_of(TensorType(item.dtype, item.shape)) or 0 for item in constants
-            ),
-            workspace_bytes=self.most(are_given=True),
-            output_bytes=_total(outputs),
-            together_bytes=self.most(are_given=False),
-        )
-
-    def most(self, *, are_given: bool) -> int | None:
-        """The most bytes at any time.
-
-        Args:
-            are_given: the caller brings memory for the outputs.
-        """
         lowered = self.lowered
-        elsewhere = self.fixed | (self.direct if are_given else frozenset())
-        sizes: dict[int, int] = {}  # of what is alive
-        most = alive = self.fixed_bytes
+        sizes = [bytes_of(TensorType(c.dtype, c.shape)) or 0 for c in lowered.constants.values()]
+        outputs = [bytes_of(lowered.types[slot]) for slot in lowered.outputs]
+        stages = self._stages()
+        if not stages:
+            return PartitionMemory(sum(sizes), None, _total(outputs))
+        workspace = max(own for own, _ in stages)
+        if None in outputs:
+            return PartitionMemory(sum(sizes), workspace, None)
+        together = max(own + sum(outputs[at] or 0 for at in there) for own, there in stages)
+        return PartitionMemory(sum(sizes), workspace, _total(outputs), together, stages)
+
+    def _stages(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        """As in `PartitionMemory`; the last one has all outputs."""
+        lowered = self.lowered
+        place_of = {slot: place for place, slot in enumerate(lowered.outputs)}
+        there: tuple[int, ...] = ()
+        most = {there: self.fixed_bytes}
+        sizes: dict[int, int] = {}  # of what is alive and no output
+        alive = self.fixed_bytes
         for step, ends, workspace in zip(
             lowered.steps, ends_of(lowered), self.workspaces, strict=True
         ):
-            for slot in self._made(step, elsewhere):
-                size = bytes_of(lowered.types[slot])
+            made = self._made(step)
+            there += tuple(place_of[slot] for slot in made if slot in place_of)
+            for slot in made:
+                size = 0 if slot in place_of else bytes_of(lowered.types[slot])
                 if size is None:
-                    return None
+                    return ()
                 sizes[slot] = size
                 alive += size
             if workspace is None:
-                return None
-            most = max(most, alive + workspace)
+                return ()
+            most[there] = max(most.get(there, 0), alive + workspace)
             alive -= sum(sizes.pop(slot, 0) for slot in ends)
-        if are_given:
-            return most
-        views = [slot for slot in lowered.outputs if slot not in sizes]
-        copies = _total(bytes_of(lowered.types[slot]) for slot in views)
-        return None if copies is None else max(most, alive + copies)
+        # What is a view of something is copied in the end.
+        views = tuple(place for place in range(len(lowered.outputs)) if place not in there)
+        most.setdefault(there + views, alive)
+        return tuple((own, outputs) for outputs, own in most.items())
 
-    def _made(self, step: LoweredStep, elsewhere: Collection[int]) -> list[int]:
+    def _made(self, step: LoweredStep) -> list[int]:
         """The outputs of a step for which it takes new memory."""
         if step.aliases and not (self.views_may_copy and step.writes_out):
             return []
         asked = (slot for slot in step.outputs if slot != NOWHERE)
-        return [slot for slot in asked if slot not in elsewhere]
+        return [slot for slot in asked if slot not in self.fixed]
 
 
 def _total(sizes: Iterable[int | None]) -> int | None:

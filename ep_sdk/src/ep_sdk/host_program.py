@@ -111,7 +111,6 @@ class HostProgram:
         lowered = self._lowered
         return Footprint(
             lowered,
-            frozenset(output.slot for output in self._outputs if output.direct is not None),
             [step.workspace for step in lowered.steps],
             frozenset(self._planned),
             self.plan.planned_bytes + ALIGNMENT if self._planned else 0,

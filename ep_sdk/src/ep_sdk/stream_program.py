@@ -89,8 +89,7 @@ class StreamProgram:
     @property
     def footprint(self) -> Footprint:
         """What a run takes of the device's memory."""
-        outputs = self._writable.intersection(self._lowered.outputs)
-        return Footprint(self._lowered, outputs, [step.workspace for step in self._lowered.steps])
+        return Footprint(self._lowered, [step.workspace for step in self._lowered.steps])
 
     def run(
         self,

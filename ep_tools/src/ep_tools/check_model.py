@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import onnx
@@ -19,9 +19,11 @@ from ep_core.loading.load import load_model
 from ep_core.partition import CORE, NodePlacement
 from ep_tools.check_prediction import Predicted, predict_against_cpu
 from ep_tools.check_timing import Measured, measure_against_cpu
-from ep_tools.console import Console, format_bytes, shorten
+from ep_tools.console import Console, format_bytes, scoped, shorten
 from ep_tools.explain_placing import place_model
+from ep_tools.lengths import fix_lengths, tell_other_lengths
 from ep_tools.progress import Progress
+from ep_tools.refusals import Refusal, in_brief, refusals_of
 from ep_tools.requests import FeedRequest, SessionRequest
 from ep_tools.sessions import session_options
 
@@ -47,29 +49,20 @@ class CheckRequest:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """Nodes that a named provider doesn't run, for one reason."""
-
-    provider: str
-    reason: str
-    nodes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Verdict:
     """What came of a check.
 
     Attributes:
         runs: the named providers run all of it.
         text: the verdict in words.
-        findings: most nodes first.
+        findings: nodes that a named provider refused.
         report: None where nobody runs some node.
         notes: what isn't known, in sentences.
     """
 
     runs: bool
     text: str
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Refusal, ...] = ()
     report: PlacementReport | None = None
     notes: tuple[str, ...] = ()
 
@@ -83,6 +76,8 @@ def check_model(request: CheckRequest, *, as_json: bool) -> int:
     if request.measure and request.what_if:
         raise OptionError("--measure needs the devices that --what-if only supposes")
     console = Console()
+    session, feeds = fix_lengths(request.session, request.feeds)
+    request = replace(request, session=session, feeds=feeds)
     header = _header(request.session)
     with Progress(console, f"placing {request.session.model}"):
         verdict = _judge(request)
@@ -94,6 +89,9 @@ def check_model(request: CheckRequest, *, as_json: bool) -> int:
     if request.measure and verdict.report is not None:
         with Progress(console, "measuring") as progress:
             measured = measure_against_cpu(request.session, request.feeds, progress)
+        if measured.others and predicted is not None and predicted.placed is not None:
+            told = tell_other_lengths(measured.others)
+            verdict = replace(verdict, notes=(*verdict.notes, told))
     if as_json:
         console.json(_to_json(request, header, verdict, predicted, measured))
     else:
@@ -129,7 +127,7 @@ def _judge(request: CheckRequest) -> Verdict:
     return Verdict(
         runs=not fallen,
         text=text,
-        findings=_findings(report, named),
+        findings=refusals_of(report, lambda provider: _base(provider) in named),
         report=report,
         notes=tuple(placed.notes),
     )
@@ -148,26 +146,10 @@ def _base(name: str) -> str:
     return name.split(":")[0]
 
 
-def _findings(report: PlacementReport, named: set[str]) -> tuple[Finding, ...]:
-    groups: dict[tuple[str, str], list[str]] = {}
-    for scope, node in _nodes(report):
-        if node.provider == CORE:
-            continue  # control flow, which providers seldom take as a whole
-        for provider, reason in node.refusals.items():
-            if _base(provider) in named:
-                groups.setdefault((provider, reason), []).append(_label(scope, node))
-    found = [Finding(*key, tuple(nodes)) for key, nodes in groups.items()]
-    return tuple(sorted(found, key=lambda item: -len(item.nodes)))
-
-
 def _nodes(report: PlacementReport) -> Iterator[tuple[str, NodePlacement]]:
     for scope, placements in report.nodes.items():
         for node in placements:
             yield scope, node
-
-
-def _label(scope: str, node: NodePlacement) -> str:
-    return f"{scope}: {node.node}" if scope else node.node
 
 
 # ---------------------------------------------------------------- words
@@ -192,7 +174,9 @@ def _placed_text(report: PlacementReport) -> str:
 
 def _fallen_text(report: PlacementReport, fallen: Sequence[tuple[str, NodePlacement]]) -> str:
     where = _joined(sorted({node.provider for _, node in fallen}))
-    names = [f"{shorten(_label(scope, node), _WIDTH)} ({node.op_type})" for scope, node in fallen]
+    names = [
+        f"{shorten(scoped(scope, node.node), _WIDTH)} ({node.op_type})" for scope, node in fallen
+    ]
     rest = len(names) - _SHOWN_NODES
     shown = names[:_SHOWN_NODES] + ([f"{rest} more"] if rest > 0 else [])
     total = sum(1 for _ in _nodes(report))
@@ -272,7 +256,7 @@ def _show(
         console.line(f"{console.style('placement', 'bold')}  {verdict.report.summary}")
         for reason in verdict.report.refused_claims:
             console.line(f"{console.style('compile', 'bold')}    {reason}")
-    for item in verdict.findings:
+    for item in in_brief(verdict.findings):
         rest = len(item.nodes) - _SHOWN_NODES
         shown = ", ".join(shorten(name, _WIDTH) for name in item.nodes[:_SHOWN_NODES])
         more = f" and {rest} more" if rest > 0 else ""

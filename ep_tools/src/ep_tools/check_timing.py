@@ -8,6 +8,7 @@ from typing import Any
 
 from ep_tools.console import format_seconds
 from ep_tools.feeds import feeds_for, telling_of_random
+from ep_tools.lengths import OtherLength, other_lengths
 from ep_tools.progress import Progress
 from ep_tools.requests import FeedRequest, SessionRequest
 from ep_tools.sessions import open_session
@@ -27,12 +28,14 @@ class Measured:
         placed: on the providers that were asked for.
         cpu: on the CPU provider alone; None where that is the same.
         low, high: the 10% and the 90% point of `placed / cpu` in the rounds.
+        others: where predictions assume other lengths than were fed.
     """
 
     placed: float
     cpu: float | None = None
     low: float = 1.0
     high: float = 1.0
+    others: tuple[OtherLength, ...] = ()
 
     @property
     def text(self) -> str:
@@ -78,6 +81,7 @@ def measure_against_cpu(
         }:
             sessions.append(undo.enter_context(open_session(alone)))
         values, sources = feeds_for(session, feeds)
+        others = other_lengths(session, request, values)
         with telling_of_random(sources):
             for one in sessions:
                 one.run(None, values)
@@ -85,6 +89,6 @@ def measure_against_cpu(
         rounds = take_turns(sessions, values, Pace(None, _SECONDS, 1), estimates, progress.update)
     medians = [Statistics.of(entries).p50 for entries in rounds]
     if len(medians) == 1:
-        return Measured(medians[0])
+        return Measured(medians[0], others=others)
     placed, cpu = medians
-    return Measured(placed, cpu, *ratio_spread(rounds))
+    return Measured(placed, cpu, *ratio_spread(rounds), others)

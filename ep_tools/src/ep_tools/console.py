@@ -16,7 +16,15 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
-__all__ = ["Console", "OutputError", "format_bytes", "format_seconds", "json_text", "shorten"]
+__all__ = [
+    "Console",
+    "OutputError",
+    "format_bytes",
+    "format_seconds",
+    "json_text",
+    "scoped",
+    "shorten",
+]
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _STYLE_CODE = re.compile("(\x1b\\[[0-9;]*m)")
@@ -137,6 +145,11 @@ def json_text(document: Any) -> str:
 def shorten(text: str, width: int) -> str:
     """Return at most `width` characters; of a path of names the end tells most, so that stays."""
     return text if len(text) <= width else f"...{text[3 - width :]}"
+
+
+def scoped(scope: str, name: str) -> str:
+    """Return a name with the path of the body that it is in, if it is in one."""
+    return f"{scope}: {name}" if scope else name
 
 
 def format_seconds(seconds: float) -> str:

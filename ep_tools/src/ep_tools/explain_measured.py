@@ -6,6 +6,7 @@ Knows reports and traces; places nothing and runs nothing.
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, median_low
@@ -15,12 +16,15 @@ from ep_core import PlacementReport
 from ep_core.errors import EpError
 from ep_tools.traces import Trace, TraceEvent
 
-__all__ = ["Deviation", "MeasuredRuns", "Span", "Timing", "deviations", "join_trace"]
+__all__ = ["MeasuredRuns", "Span", "Timing", "join_trace"]
 
 _DEVICE_COPY = "device copy"
 """A copy as it happened on a stream, beside the event of handing it over."""
-_SHORTEST_COPY = 2e-4
-"""They are seen by looking at events now and then; of shorter ones the length isn't known."""
+_MOST_UNSURE = 0.5
+"""They are seen by looking at events now and then; a length that may be wrong by a greater part of
+it isn't known."""
+_ALIKE = 1e-3
+"""So far apart, two predictions for a partition rest on other lengths, speeds or costs."""
 _SHOWN = ("partition", "copy", _DEVICE_COPY, "node", "wait", "control flow")
 """Categories of the events that are part of a run."""
 
@@ -49,6 +53,7 @@ class Span:
         kind: what `target` is: a position in the report's partitions or copies, or scope and name
             of a node; None for waits and for what the report doesn't have.
         queued: it is only the handing over to a stream.
+        unsure: a copy on a stream that was seen so late that its times tell little.
     """
 
     row: int
@@ -58,6 +63,7 @@ class Span:
     target: int | tuple[str, str] | None
     label: str
     queued: bool = False
+    unsure: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,7 @@ class MeasuredRuns:
         nodes: by scope and name.
         rows: names of threads and queues of the run that is shown.
         spans: of the run whose length is in the middle, in the order of their starts.
+        as_predicted: what the profiled session predicted for its partitions is what the report has.
     """
 
     runs: int
@@ -80,12 +87,14 @@ class MeasuredRuns:
     nodes: Mapping[tuple[str, str], Timing]
     rows: tuple[str, ...]
     spans: tuple[Span, ...]
+    as_predicted: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """The figures as plain data, without the spans."""
         return {
             "runs": self.runs,
             "run_seconds": self.run_seconds,
+            "as_predicted": self.as_predicted,
             "partitions": [
                 {"partition": place, "times": item.times, "seconds": item.seconds}
                 for place, item in self.partitions.items()
@@ -99,26 +108,6 @@ class MeasuredRuns:
                 for (scope, name), item in self.nodes.items()
             ],
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Deviation:
-    """Predicted and measured seconds of one thing in a run.
-
-    Attributes:
-        kind, name: of the thing; a partition's or node's name, or a copied value's.
-        where: the provider, or the way between memories.
-    """
-
-    kind: Literal["partition", "copy", "node"]
-    name: str
-    where: str
-    predicted: float
-    measured: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 def join_trace(report: PlacementReport, trace: Trace, source: str, skip: int = 0) -> MeasuredRuns:
@@ -152,7 +141,8 @@ def join_trace(report: PlacementReport, trace: Trace, source: str, skip: int = 0
     partitions = _of_kind(timings, "partition")
     copies = _of_kind(timings, "copy")
     for place, timing in _of_kind(timings, _DEVICE_COPY).items():
-        if timing.seconds is not None and timing.seconds >= _SHORTEST_COPY:
+        unsure = median(map(_unsure_seconds, found[_DEVICE_COPY, place]))
+        if timing.seconds is not None and not _is_unknown(timing.seconds, unsure):
             copies[place] = timing
     nodes = _of_kind(timings, "node")
     for place, timing in partitions.items():
@@ -169,35 +159,8 @@ def join_trace(report: PlacementReport, trace: Trace, source: str, skip: int = 0
         nodes=nodes,
         rows=rows,
         spans=spans,
+        as_predicted=all(places.is_as_predicted(event) for event in trace.of("partition")),
     )
-
-
-def deviations(report: PlacementReport, measured: MeasuredRuns) -> list[Deviation]:
-    """Everything that was predicted and measured, what is farthest apart first."""
-    found: list[Deviation] = []
-
-    def add(
-        kind: Literal["partition", "copy", "node"],
-        name: str,
-        where: str,
-        predicted: float | None,
-        timing: Timing | None,
-    ) -> None:
-        if predicted is not None and timing is not None and timing.seconds is not None:
-            found.append(Deviation(kind, name, where, predicted * timing.times, timing.seconds))
-
-    for place, part in enumerate(report.partitions):
-        name = _scoped(part.scope, part.name)
-        add("partition", name, part.provider, part.seconds, measured.partitions.get(place))
-    for place, copy in enumerate(report.copies):
-        way = f"{copy.source} -> {copy.target}"
-        name = _scoped(copy.scope, copy.value)
-        add("copy", name, way, copy.seconds, measured.copies.get(place))
-    for scope, nodes in report.nodes.items():
-        for node in nodes:
-            timing = measured.nodes.get((scope, node.node))
-            add("node", _scoped(scope, node.node), node.provider, node.seconds, timing)
-    return sorted(found, key=lambda item: -abs(item.measured - item.predicted))
 
 
 class _Places:
@@ -223,6 +186,8 @@ class _Places:
         try:
             if event.category == "partition":
                 return "partition", self._partition(args)
+            if event.category == _DEVICE_COPY:
+                float(args["right_to_us"])
             if event.category in ("copy", _DEVICE_COPY):
                 key = (args["scope"], args["value"], args["from"], args["to"])
                 return "copy", self._copies.get(key)
@@ -252,8 +217,16 @@ class _Places:
             f"the trace '{self._source}' is of another placement",
             expected=f"partitions {', '.join(p.name for p in self._report.partitions[:4])}",
             got=f"{args['partition']!r} of {args['node_count']} nodes on {args['provider']}",
-            fix="Give the model, --providers and options that were profiled.",
+            fix="Give the model, --providers, --dim and options that were profiled.",
         )
+
+    def is_as_predicted(self, event: TraceEvent) -> bool:
+        """False if the session of the trace predicted another time for a partition."""
+        seconds = self._report.partitions[self._partition(event.args)].seconds
+        told = event.args.get("predicted_us")
+        if seconds is None or not isinstance(told, int | float):
+            return True
+        return math.isclose(seconds * 1e6, told, rel_tol=_ALIKE)
 
     def nodes_of(self, place: int) -> set[tuple[str, str]]:
         """The nodes of a partition, by scope and name."""
@@ -303,6 +276,15 @@ def _is_queued(event: TraceEvent) -> bool:
     return "measured" in event.args
 
 
+def _unsure_seconds(copies: Sequence[TraceEvent]) -> float:
+    """By how much the time of copies on streams may be wrong."""
+    return sum(float(event.args["right_to_us"]) for event in copies) / 1e6
+
+
+def _is_unknown(seconds: float, unsure: float) -> bool:
+    return unsure > _MOST_UNSURE * seconds
+
+
 def _spans(
     events: Sequence[TraceEvent], run: TraceEvent, places: _Places, names: Mapping[int, str]
 ) -> tuple[tuple[str, ...], tuple[Span, ...]]:
@@ -321,10 +303,8 @@ def _spans(
                 target=target,
                 label=event.name,
                 queued=_is_queued(event),
+                unsure=event.category == _DEVICE_COPY
+                and _is_unknown(event.seconds, _unsure_seconds([event])),
             )
         )
     return tuple(names.get(row, f"row {row}") for row in used), tuple(spans)
-
-
-def _scoped(scope: str, name: str) -> str:
-    return f"{scope}: {name}" if scope else name

@@ -8,9 +8,11 @@ from fnmatch import fnmatchcase
 
 from ep_core import PlacementReport
 from ep_core.errors import OptionError, did_you_mean
-from ep_core.partition import CORE, NodePlacement
-from ep_tools.console import Console, format_bytes, format_seconds, shorten
-from ep_tools.explain_measured import Deviation, MeasuredRuns, deviations
+from ep_core.partition import NodePlacement
+from ep_tools.console import Console, format_bytes, format_seconds, scoped, shorten
+from ep_tools.explain_deviations import Deviation, deviations
+from ep_tools.explain_measured import MeasuredRuns
+from ep_tools.refusals import in_brief, refusals_of
 
 __all__ = ["NodeFilter", "Nodes", "show_deviations", "show_nodes", "show_placement"]
 
@@ -56,7 +58,7 @@ class NodeFilter:
         return found
 
     def _fits(self, scope: str, node: NodePlacement) -> bool:
-        names = (node.node, _scoped(scope, node.node))
+        names = (node.node, scoped(scope, node.node))
         return (
             (self.node is None or any(fnmatchcase(name, self.node) for name in names))
             and (self.op_type is None or fnmatchcase(node.op_type, self.op_type))
@@ -137,7 +139,7 @@ def show_nodes(console: Console, nodes: Nodes) -> None:
         refused = "".join(f"; not {name}: {why}" for name, why in node.refusals.items())
         cost = "" if node.seconds is None else f"; {format_seconds(node.seconds)} predicted"
         rows.append(
-            (_scoped(scope, node.node), node.op_type, node.provider, f"{after}{cost}{refused}")
+            (scoped(scope, node.node), node.op_type, node.provider, f"{after}{cost}{refused}")
         )
     _show_rows(console, rows, None)
 
@@ -148,7 +150,7 @@ def _show_partitions(console: Console, report: PlacementReport, limit: int | Non
     _title(console, "partitions, in the order they run")
     rows = [
         (
-            _scoped(part.scope, part.name),
+            scoped(part.scope, part.name),
             f"{part.provider} ({part.device})",
             _count(len(part.nodes), "node"),
             f"{_count(len(part.inputs), 'input')}, {_count(len(part.outputs), 'output')}",
@@ -165,7 +167,7 @@ def _show_copies(console: Console, report: PlacementReport, limit: int | None) -
     _title(console, "copies between memories")
     rows = [
         (
-            _scoped(copy.scope, copy.value),
+            scoped(copy.scope, copy.value),
             f"{copy.source} -> {copy.target}",
             "unknown size" if copy.nbytes is None else format_bytes(copy.nbytes),
             _predicted(copy.seconds),
@@ -201,20 +203,16 @@ def _predicted(seconds: float | None) -> str:
 
 def _show_refusals(console: Console, report: PlacementReport) -> None:
     """Nodes that a preferred provider doesn't run, together by provider and reason."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for scope, node in _each(report.nodes):
-        if node.provider == CORE:
-            continue  # control flow, which providers seldom take as a whole
-        for provider, reason in node.refusals.items():
-            groups.setdefault((provider, reason), []).append(_scoped(scope, node.node))
-    if not groups:
+    found = in_brief(refusals_of(report))
+    if not found:
         return
     _title(console, "why not on a provider that you prefer")
-    for (provider, reason), names in sorted(groups.items(), key=lambda item: -len(item[1])):
-        shown = ", ".join(shorten(name, _WIDTH) for name in names[:_SHOWN_NODES])
-        more = f" and {len(names) - _SHOWN_NODES} more" if len(names) > _SHOWN_NODES else ""
-        console.line(f"  {console.style(provider, 'yellow')}: {reason}")
-        console.line(f"    {_count(len(names), 'node')}: {shown}{more}")
+    for item in found:
+        shown = ", ".join(shorten(name, _WIDTH) for name in item.nodes[:_SHOWN_NODES])
+        rest = len(item.nodes) - _SHOWN_NODES
+        more = f" and {rest} more" if rest > 0 else ""
+        console.line(f"  {console.style(item.provider, 'yellow')}: {item.reason}")
+        console.line(f"    {_count(len(item.nodes), 'node')}: {shown}{more}")
 
 
 def _each(nodes: Nodes) -> Iterator[tuple[str, NodePlacement]]:
@@ -243,10 +241,6 @@ def _show_rows(console: Console, rows: Sequence[tuple[str, ...]], limit: int | N
 def _beginning(text: str) -> str:
     """A text of names, of which a large model has too many to list."""
     return text if len(text) <= _LONGEST_ADVICE else f"{text[:_LONGEST_ADVICE]}..."
-
-
-def _scoped(scope: str, name: str) -> str:
-    return f"{scope}: {name}" if scope else name
 
 
 def _count(number: int, noun: str) -> str:

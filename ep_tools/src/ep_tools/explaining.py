@@ -27,6 +27,10 @@ from ep_tools.traces import read_trace
 __all__ = ["ExplainWishes", "explain_model"]
 
 STDOUT = "-"
+_OTHERWISE = (
+    "The profiled session predicted other times than these, for other lengths, speeds or costs. "
+    "Lengths that it fixed with --dim have to be given here too."
+)
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,8 @@ def explain_model(request: SessionRequest, wishes: ExplainWishes) -> int:
         placed = place_model(request, wishes.what_if)
     if trace is not None:
         measured = join_trace(placed.report, trace, str(wishes.profile))
-        placed = replace(placed, measured=measured)
+        notes = placed.notes if measured.as_predicted else (*placed.notes, _OTHERWISE)
+        placed = replace(placed, measured=measured, notes=notes)
     chosen = wishes.nodes.chosen(placed.report)
     quiet = STDOUT in (wishes.json, wishes.dot)
     if not quiet:
@@ -115,7 +120,7 @@ def _show(console: Console, placed: Placed, chosen: Nodes, wishes: ExplainWishes
         )
     if placed.notes:
         console.line()
-        console.line(console.style("what if", "bold"))
+        console.line(console.style("notes", "bold"))
         for note in placed.notes:
             console.line(f"  {note}")
 
@@ -125,7 +130,11 @@ def _save(placed: Placed, wishes: ExplainWishes) -> tuple[Sequence[str], list[st
     if wishes.partitions is None:
         return (), []
     saved = save_partitions(placed, Path(wishes.partitions), force=wishes.force)
-    return saved.complaints, [f"{len(saved.files)} models in {wishes.partitions}"]
+    return saved.complaints, [f"{_models(len(saved.files))} in {wishes.partitions}"]
+
+
+def _models(number: int) -> str:
+    return "1 model" if number == 1 else f"{number} models"
 
 
 def _check(wishes: ExplainWishes) -> None:

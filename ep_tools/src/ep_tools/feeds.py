@@ -24,7 +24,14 @@ from ep_tools.literals import literal_array
 from ep_tools.requests import FeedRequest
 from ep_tools.sessions import Session, by_name
 
-__all__ = ["InputSpec", "feeds_for", "make_feeds", "random_values", "telling_of_random"]
+__all__ = [
+    "InputSpec",
+    "feeds_for",
+    "make_feeds",
+    "random_values",
+    "telling_of_random",
+    "unknown_input",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -116,7 +123,7 @@ def feeds_for(
     optional = _with_shapes(extra, shapes)
     for name in shapes:
         if all(spec.name != name for spec in (*required, *optional)):
-            raise _unknown(name, [spec.name for spec in (*required, *optional)])
+            raise unknown_input(name, [spec.name for spec in (*required, *optional)])
     if request.fill:
         for spec in required:
             if not spec.is_optional:
@@ -160,7 +167,7 @@ def make_feeds(
     specs = {spec.name: spec for spec in (*required, *optional)}
     for name in sources:
         if name not in specs:
-            raise _unknown(name, specs)
+            raise unknown_input(name, specs)
     missing = [spec for spec in required if spec.name not in sources and not spec.is_optional]
     if missing:
         raise _missing(missing)
@@ -280,7 +287,8 @@ def _with_shapes(
     return [spec.with_shape(shapes[spec.name]) if spec.name in shapes else spec for spec in specs]
 
 
-def _unknown(name: str, known: Iterable[str]) -> FeedError:
+def unknown_input(name: str, known: Iterable[str]) -> FeedError:
+    """The error for an input that the model hasn't."""
     return FeedError(f"the model has no input '{name}'", fix=did_you_mean(name, known))
 
 

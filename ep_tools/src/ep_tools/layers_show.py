@@ -13,6 +13,7 @@ from ep_tools.sides import Side
 __all__ = ["figure", "show_layers", "show_reduced"]
 
 _SHOWN_LAYERS = 10
+_MAX_NAME = 20
 _MAX_TEXT = 28
 _HEADING = ("#", "node", "operator", "value", "max abs error", "ulp", "nmse", "excess")
 
@@ -50,9 +51,9 @@ def _row(console: Console, layer: Layer) -> tuple[str, ...]:
     ulp = "" if found.max_ulp is None else f"{found.max_ulp:.0f}"
     return (
         str(layer.index),
-        shorten(layer.node, _MAX_TEXT),
+        shorten(layer.node, _MAX_NAME),
         layer.op_type,
-        shorten(found.name, _MAX_TEXT),
+        shorten(found.name, _MAX_NAME),
         figure(found.max_abs) or shorten(found.problem, _MAX_TEXT),
         ulp if len(ulp) < 9 else f"{found.max_ulp:.1e}",
         figure(found.nmse),

@@ -9,11 +9,13 @@ from pathlib import Path
 from ep_core import InferenceSession
 from ep_core.errors import EpError
 from ep_tools.console import Console, format_bytes, format_seconds, shorten
+from ep_tools.explain_deviations import deviations
 from ep_tools.explain_files import check_target, write_file
-from ep_tools.explain_measured import MeasuredRuns, deviations, join_trace
+from ep_tools.explain_measured import MeasuredRuns, join_trace
 from ep_tools.explain_placing import place_model
 from ep_tools.explain_text import show_deviations
 from ep_tools.feeds import feeds_for, telling_of_random
+from ep_tools.lengths import fix_lengths, other_lengths, tell_other_lengths
 from ep_tools.page import page_html
 from ep_tools.profile_summary import ProfileSummary, Share, summarise_trace
 from ep_tools.progress import Progress
@@ -23,7 +25,7 @@ from ep_tools.traces import read_trace
 
 __all__ = ["ProfileRequest", "profile_model"]
 
-_WIDTH = 34
+_WIDTH = 28
 
 
 def _moved(share: Share) -> str:
@@ -66,6 +68,8 @@ def profile_model(request: ProfileRequest, *, as_json: bool) -> int:
         EpError: the model can't be loaded or run, or the trace or the page can't be written.
     """
     console = Console()
+    fixed, feeding = fix_lengths(request.session, request.feeds)
+    request = replace(request, session=fixed, feeds=feeding)
     if request.html is not None:
         check_target("--html", request.html)
     with Progress(console, f"loading {request.session.model}"):
@@ -77,13 +81,18 @@ def profile_model(request: ProfileRequest, *, as_json: bool) -> int:
             for count in range(1, total + 1):
                 session.run(None, feeds)
                 progress.update(count, total)
+        others = other_lengths(session, request.session, feeds)
         placement = session.get_placement()
         path = _kept(session.end_profiling(), request.out)
     summary = summarise_trace(path, request.warmup)
     measured = join_trace(placement, read_trace(path), path, request.warmup)
     apart = deviations(placement, measured)
+    notes: list[str] = []
+    if others and apart:
+        notes.append(tell_other_lengths(others))
+        summary, apart = summary.without_predictions(), []
     if request.html is not None:
-        _write_page(console, request, measured)
+        _write_page(console, request, measured, notes)
     if as_json:
         console.json(
             {
@@ -92,6 +101,7 @@ def profile_model(request: ProfileRequest, *, as_json: bool) -> int:
                 "placement": placement.summary,
                 **summary.to_json(),
                 "deviations": [item.to_json() for item in apart],
+                "notes": notes,
             }
         )
         return 0
@@ -99,16 +109,20 @@ def profile_model(request: ProfileRequest, *, as_json: bool) -> int:
     _show(console, summary, request.top)
     show_deviations(console, [item for item in apart if item.kind != "node"], request.top)
     console.line()
+    for note in notes:
+        console.line(f"{console.style('note', 'bold')}       {note}")
     console.line(f"{console.style('trace', 'bold')}      {path}, to be opened in ui.perfetto.dev")
     if request.html is not None:
         console.line(f"{console.style('page', 'bold')}       {request.html}, for a browser")
     return 0
 
 
-def _write_page(console: Console, request: ProfileRequest, measured: MeasuredRuns) -> None:
+def _write_page(
+    console: Console, request: ProfileRequest, measured: MeasuredRuns, notes: Sequence[str]
+) -> None:
     """Place the model once more, as the session did, since the page wants its graphs."""
     with Progress(console, f"drawing {request.session.model}"):
-        placed = replace(place_model(request.session), measured=measured)
+        placed = replace(place_model(request.session), measured=measured, notes=tuple(notes))
         page = page_html(placed, Path(request.session.model).name)
         write_file(Path(str(request.html)), f"{page}\n".encode())
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import bisect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from ep_tools.console import scoped
 
 __all__ = ["ProfileSummary", "Share", "summarise_trace"]
 
@@ -67,6 +69,12 @@ class ProfileSummary:
     waits: tuple[Share, ...]
     silent: tuple[str, ...]
 
+    def without_predictions(self) -> ProfileSummary:
+        """Return the same, for predictions that were for something else than was run."""
+        partitions = tuple(replace(share, predicted=None) for share in self.partitions)
+        copies = tuple(replace(share, predicted=None) for share in self.copies)
+        return replace(self, partitions=partitions, copies=copies)
+
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
         lists = ("nodes", "operators", "partitions", "copies", "waits")
@@ -121,8 +129,7 @@ def summarise_trace(path: str, skip: int) -> ProfileSummary:
 
 def _node_key(event: Event, scopes: Mapping[str, str]) -> tuple[str, str, str]:
     args = event["args"]
-    scope = scopes.get(args["partition"])
-    name = f"{scope}: {event['name']}" if scope else event["name"]
+    name = scoped(scopes.get(args["partition"], ""), event["name"])
     return name, args["operator"], args["provider"]
 
 

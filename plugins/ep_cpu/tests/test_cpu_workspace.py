@@ -11,6 +11,7 @@ import pytest
 from ep_core import InferenceSession, OrtValue, SessionOptions
 
 HEAD = '<ir_version: 8, opset_import: ["" : 20]> '
+NEWER = '<ir_version: 10, opset_import: ["" : 23, "com.microsoft" : 1]> '
 SMALL = 1 << 18
 """Bytes that planning doesn't look at: slack of kernels, and Python's own objects."""
 
@@ -25,6 +26,7 @@ BINARY = """
 """
 COMPARING = ("Equal", "Greater", "Less", "And", "Or", "Xor", "Not", "IsNaN")
 TYPES = {"float": "f4", "float16": "f2", "double": "f8", "int32": "i4", "uint8": "u1", "bool": "?"}
+FED = TYPES | {"int8": "i1"}
 
 GRAPHS = {
     "gelu": "g (float[256,256] x) => (float[256,256] y) { half = Constant<value_float=0.5>()"
@@ -73,14 +75,57 @@ GRAPHS = {
 }
 
 
+# With inputs so small that what lies between them and the results decides.
+STEPS = {
+    "long": "g (float[1000,4,8] x, float[1,256,8] w, float[1,256,64] r) => (float[1,4,64] y)"
+    " { _, y = LSTM<hidden_size=64>(x, w, r) }",
+    "both ways": "g (float16[1000,4,8] x, float16[2,256,8] w, float16[2,256,64] r)"
+    ' => (float16[2,4,64] y) { _, y = LSTM<hidden_size=64, direction="bidirectional">(x, w, r) }',
+    "gated": "g (double[1000,4,8] x, double[1,192,8] w, double[1,192,64] r)"
+    " => (double[1,4,64] y) { _, y = GRU<hidden_size=64>(x, w, r) }",
+    "simple": "g (float[2000,4,8] x, float[2,64,8] w, float[2,64,64] r) => (float[2,4,64] y)"
+    ' { _, y = RNN<hidden_size=64, direction="bidirectional">(x, w, r) }',
+    "quantized": "g (float[500,4,8] x, int8[2,8,256] w, int8[2,64,256] r, float[2] s, int8[2] z)"
+    " => (float[2,4,64] y) { _, y = com.microsoft.DynamicQuantizeLSTM"
+    '<hidden_size=64, direction="bidirectional">(x, w, r, , , , , , s, z, s, z) }',
+}
+PACKED = (
+    "g ({0}[1,400,64] q, {0}[1,400,64] k, {0}[1,400,64] v{1}) => ({0}[1,400,64] y) {{ y = {2} }}"
+)
+ATTENTIONS = {
+    "causal": ("", "Attention<q_num_heads=4, kv_num_heads=4, is_causal=1>(q, k, v)"),
+    "one head": ("", "Attention<q_num_heads=1, kv_num_heads=1, is_causal=1>(q, k, v)"),
+    "masked": (
+        ", bool[400,400] m",
+        "Attention<q_num_heads=2, kv_num_heads=2, softcap=3.0>(q, k, v, m)",
+    ),
+    "microsoft's": (
+        ", {0}[192] b",
+        "com.microsoft.MultiHeadAttention<num_heads=4, unidirectional=1>(q, k, v, b)",
+    ),
+}
+GROUPED = (
+    "g (float[1,1,1024] q, float[1,1,64] k, float[1,1,64] v, float[1,1,511,64] p,"
+    " float[1,1,511,64] o) => (float[1,1,1024] y, float[1,1,512,64] n, float[1,1,512,64] m)"
+    " { y, n, m = Attention<q_num_heads=16, kv_num_heads=1>(q, k, v, , p, o) }"
+)
+FUSED = {
+    "FastGelu": "{0}[256,256] x, {0}[256] b",
+    "BiasGelu": "{0}[256,256] x, {0}[256] b",
+    "FusedMatMul": "{0}[512,256] x, {0}[256,256] w",
+    "SkipLayerNormalization": "{0}[2,128,256] x, {0}[2,128,256] s, {0}[256] g, {0}[256] b",
+    "SkipSimplifiedLayerNormalization": "{0}[2,128,256] x, {0}[2,128,256] s, {0}[256] g",
+}
+
+
 @pytest.fixture
 def session():
     opened = []
 
-    def make(text):
+    def make(text, head=HEAD):
         settings = SessionOptions()
         settings.certificate_policy = "off"
-        model = onnx.parser.parse_model(HEAD + text).SerializeToString()
+        model = onnx.parser.parse_model(head + text).SerializeToString()
         opened.append(InferenceSession(model, settings, ["cpu"]))
         return opened[-1]
 
@@ -93,7 +138,7 @@ def feeds_of(session):
     generator = np.random.default_rng(1)
     feeds = {}
     for item in session.get_inputs():
-        dtype = TYPES.get(item.type[7:-1], "i8")
+        dtype = FED.get(item.type[7:-1], "i8")
         feeds[item.name] = np.array(generator.random(item.shape) * 3 + 1, dtype)
     return feeds
 
@@ -132,6 +177,47 @@ def test_graphs(session, name):
         assert "isn't known" in one.get_placement().peak_bytes["cpu/host"].unknown
         return
     check(one, at_most=6)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_gates_and_states_of_all_steps_count(session, name):
+    check(session(STEPS[name], NEWER), at_most=4)
+
+
+@pytest.mark.parametrize("type_name", ["float", "float16"])
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_queries_against_keys_count(session, name, type_name):
+    more, call = ATTENTIONS[name]
+    check(session(PACKED.format(type_name, more.format(type_name), call), NEWER), at_most=6)
+
+
+def test_keys_that_are_repeated_count(session):
+    check(session(GROUPED, NEWER), at_most=12)
+
+
+@pytest.mark.parametrize("type_name", ["float", "float16"])
+@pytest.mark.parametrize("operator", FUSED)
+def test_fused_operators(session, operator, type_name):
+    inputs = FUSED[operator].format(type_name)
+    shape = inputs[inputs.index("[") : inputs.index("]") + 1]
+    names = ", ".join(item.split()[1] for item in inputs.split(", "))
+    text = f"g ({inputs}) => ({type_name}{shape} y) {{ y = com.microsoft.{operator}({names}) }}"
+    check(session(text, NEWER), at_most=10)
+
+
+def test_rotated_positions(session):
+    text = "g ({0}[2,128,256] x, {0}[128,32] c, {0}[128,32] s) => ({0}[2,128,256] y)"
+    text += " {{ y = RotaryEmbedding<num_heads=4>(x, c, s, p) }}"
+    places = "<int64[2,128] p = {{{}}}>".format(", ".join(map(str, [*range(128)] * 2)))
+    for kind in ("float", "float16"):
+        one = text.format(kind).replace(" {", f" {places} {{", 1)
+        check(session(one, NEWER), at_most=6)
+
+
+def test_marked(session):
+    text = "g (int64[256,8] i, float[2] v) => (float[256,8,128] y)"
+    text += " { d = Constant<value_int=128>() y = OneHot(i, d, v) }"
+    check(session(text), at_most=6)
 
 
 def typed(operators):

@@ -40,6 +40,21 @@ g (uint8[30,40] x, int8[40,33] w, uint8 z, float f) => (float[30,33] y) {
     y = Mul (q, f)
 }"""
 
+BYTES_CONV = """<ir_version: 9, opset_import: ["" : 20]>
+g (uint8[1,8,9,9] x, int8[12,8,3,3] w, uint8 z, float f, float[12,1,1] b) => (float[1,12,7,7] y) {
+    k = ConvInteger (x, w, z)
+    q = Cast <to = 1> (k)
+    s = Mul (q, f)
+    y = Add (s, b)
+}"""
+
+QUANTIZED_CONV = """<ir_version: 9, opset_import: ["" : 20]>
+g (uint8[1,8,9,9] x, float xs, uint8 z, int8[12,8,3,3] w, float[12] ws, int8[12] wz, float ys,
+   int32[12] b, uint8[1,12,7,7] r) => (uint8[1,12,7,7] y) {
+    k = QLinearConv (x, xs, z, w, ws, wz, ys, z, b)
+    y = Max (k, r)
+}"""
+
 WAYS = {
     "planes": ("strides = [1,1]", 8, 8),
     "unfolded": ("strides = [2,2]", 8, 4),
@@ -171,3 +186,20 @@ def test_an_operand_smaller_than_the_model_says_is_an_error():
 )
 def test_how_operands_lie(operand, expected):
     assert lies(operand, (2, 3, "n"), 1) is expected
+
+
+def test_convolutions_of_bytes():
+    random = np.random.default_rng(2)
+    feeds = {
+        "x": random.integers(0, 255, (1, 8, 9, 9), dtype=np.uint8),
+        "w": random.integers(-128, 127, (12, 8, 3, 3)).astype(np.int8),
+        "z": np.array(7, np.uint8),
+    }
+    more = {"f": np.array(0.01, np.float32), "b": floats(12, 1, 1)}
+    check(BYTES_CONV, {**feeds, **more})
+    scales = {"xs": np.float32(0.02), "ws": np.abs(floats(12)) * 0.01, "ys": np.float32(0.05)}
+    zeros = {"wz": random.integers(-3, 3, 12).astype(np.int8), "b": np.arange(12, dtype=np.int32)}
+    rest = {"r": random.integers(0, 60, (1, 12, 7, 7), dtype=np.uint8)}
+    check(
+        QUANTIZED_CONV, {**feeds, **{n: np.asarray(v) for n, v in scales.items()}, **zeros, **rest}
+    )

@@ -13,13 +13,6 @@ from ep_opencl.elements import ELEMENTS
 pytestmark = needs_device
 
 
-@pytest.fixture
-def provider():
-    opened = open_provider()
-    yield opened
-    opened.close()
-
-
 @pytest.mark.parametrize("dtype", sorted(ELEMENTS))
 def test_bytes_come_back_as_they_went(provider, dtype):
     raw = np.random.default_rng(1).integers(0, 2, 24, np.uint8)

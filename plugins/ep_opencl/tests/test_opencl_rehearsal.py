@@ -85,7 +85,8 @@ def test_packed_weights_count_as_constants():
     g (float[16,64] x) => (float[16,64] y) <float[64,64] w = WEIGHTS> { y = MatMul (x, w) }
     """
     values = ", ".join(["0.5"] * 4096)
-    provider, program = compiled(text.replace("WEIGHTS", f"{{{values}}}"))
+    # The tile that measuring finds to be best may take more columns than there are.
+    provider, program = compiled(text.replace("WEIGHTS", f"{{{values}}}"), tune=False)
     assert provider.get_partition_memory(program).constant_bytes == 2 * 64 * 64 * 4
     provider.close()
 

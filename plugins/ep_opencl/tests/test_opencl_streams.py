@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from opencl_harness import needs_device, one_node, open_provider, session
+from opencl_harness import needs_device, one_node, session
 
 from ep_core.errors import ContractError, RunError
 from ep_core.types import DataType
 
 pytestmark = needs_device
-
-
-@pytest.fixture
-def provider():
-    opened = open_provider()
-    yield opened
-    opened.close()
 
 
 def test_an_event_happens_after_the_work_before_it(provider):

@@ -68,3 +68,8 @@ class StandInCore:
         if name == "SUPPORTED_PROPERTIES":
             return {key: "RW" if value is None else "RO" for key, value in properties.items()}
         return properties[name]
+
+
+def random(*shape: int) -> Any:
+    """Numbers that are the same each time."""
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)

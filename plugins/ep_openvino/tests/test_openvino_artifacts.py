@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,6 @@ from ep_core.errors import CompileError
 from ep_core.graph import Initializer, Subgraph
 from ep_openvino.artifact import pack, unpack
 from ep_openvino.provider import OpenVinoProvider
-
-
-@pytest.fixture(scope="module")
-def provider() -> Iterator[OpenVinoProvider]:
-    opened = open_provider()
-    yield opened
-    opened.close()
 
 
 def product(side: int = 512, seed: int = 0) -> Subgraph:

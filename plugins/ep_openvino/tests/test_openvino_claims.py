@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -12,13 +11,6 @@ from openvino_harness import graph_of, open_provider, reasons
 from ep_core.graph import Initializer
 from ep_openvino import answers
 from ep_openvino.provider import OpenVinoProvider
-
-
-@pytest.fixture(scope="module")
-def provider() -> Iterator[OpenVinoProvider]:
-    opened = open_provider()
-    yield opened
-    opened.close()
 
 
 def reason(provider: OpenVinoProvider, text: str, **constants: object) -> str:
@@ -103,10 +95,26 @@ def test_shapes_that_are_worked_out_are_taken(provider: OpenVinoProvider) -> Non
     assert reasons(provider, graph.replace(nodes=nodes, initializers=constants)) == [""] * 6
 
 
+def test_shapes_of_equal_numbers(provider: OpenVinoProvider) -> None:
+    text = """g (float[n,m] x) => (int64[2] y)
+        {{ s = Shape (x)  t = Shape (s)  c = ConstantOfShape <value = int64[1] {{{}}}> (t)
+           y = Mul (s, c) }}"""
+    assert reason(provider, text.format(-1)) == ""
+    assert "int64" in reason(provider, text.format(2**40))
+
+
+def test_what_openvino_gets_wrong_of_shapes_is_refused(provider: OpenVinoProvider) -> None:
+    text = "g (float[n,m] x) => (int64[2] y) { s = Shape (x)  y = Abs (s) }"
+    assert "int64" in reason(provider, text)
+
+
 def test_int64_constants_count_by_their_values(provider: OpenVinoProvider) -> None:
     text = "g (float[4] x, int64[1] c) => (int64[1] y) { s = Shape (x)  y = Mul (s, c) }"
     assert reason(provider, text, c=[8]) == ""
-    assert "int64" in reason(provider, text, c=[2**40])
+    # A length of 30,000 times this is more than 32 bits hold.
+    assert "int64" in reason(provider, text, c=[100_000])
+    assert reason(provider, text.replace("Mul", "Add"), c=[100_000]) == ""
+    assert "int64" in reason(provider, text.replace("Mul", "Add"), c=[2**40])
     assert "int64" in reason(provider, text)
 
 

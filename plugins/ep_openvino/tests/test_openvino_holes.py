@@ -39,6 +39,12 @@ QUANTIZED = "g (uint8[4,6] x, float[{0}] s, uint8[{0}] z, float[4,4] a, float[6,
             "saturates",
         ),
         (
+            "g (float[n] x) => (uint8[n] y, float s, uint8 z)"
+            " { y, s, z = DynamicQuantizeLinear (x) }",
+            "g (float[n] x, float s, uint8 z) => (uint8[n] y) { y = QuantizeLinear (x, s, z) }",
+            "exact halves",
+        ),
+        (
             "g (uint32[2] x) => (uint32[2] y) { y = Max (x, x) }",
             "g (int32[2] x) => (int32[2] y) { y = Max (x, x) }",
             "uint32 is signed",
@@ -174,3 +180,44 @@ def test_joined_parts_of_several_scales() -> None:
         )
         == ""
     )
+
+
+MICROSOFT = [
+    (
+        "g (float[2,3] x, float[3,4] w) => (float[2,4] y)"
+        " {{ y = com.microsoft.FusedGemm <activation = {!r}> (x, w) }}",
+        ("Tanh", "Relu"),
+        "activation",
+    ),
+    (
+        "g (float[2,3,4] x, float[2,4,3] w) => (float[a,b,c] y)"
+        " {{ y = com.microsoft.FusedMatMul <transBatchA = {}> (x, w) }}",
+        (1, 0),
+        "unturned",
+    ),
+    (
+        "g (float[2,3,8] q, int32[{}] m) => (float[2,3,8] y)"
+        " {{ y = com.microsoft.MultiHeadAttention <num_heads = 2> (q, q, q, , m) }}",
+        ("2", "2,3"),
+        "mask",
+    ),
+    (
+        "g (float[2,3,8] q, float[2,2,4,4] k, float[24] b) => (float[2,3,8] y)"
+        " {{ y = com.microsoft.MultiHeadAttention <num_heads = 2> (q, k, k{}) }}",
+        (", b", ""),
+        "bias",
+    ),
+    (
+        "g (bool[2] c, uint8[2] a, float s, uint8 z) => (uint8[2] y)"
+        " {{ y = com.microsoft.QLinear{}a, s, z, a, s, z, s, z) }}",
+        ("Add (", "Where (c, "),
+        "ONNX Runtime's",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "choices", "reason"), MICROSOFT)
+def test_operators_of_onnx_runtime(text: str, choices: tuple[object, object], reason: str) -> None:
+    wrong, right = (text.format(choice).replace("'", '"') for choice in choices)
+    assert reason in told(wrong)
+    assert told(right) == ""

@@ -27,11 +27,17 @@ class Chain:
     Args:
         name: id of the case, which seeds its values.
         dtype: type of inputs and constants unless they say otherwise.
+        opset: of the model.
+        symbolic: declare the shapes of inputs by names only.
     """
 
-    def __init__(self, name: str, dtype: DataType) -> None:
+    def __init__(
+        self, name: str, dtype: DataType, *, opset: int = OPSET, symbolic: bool = False
+    ) -> None:
         self.name = name
         self.dtype = dtype
+        self._opset = opset
+        self._symbolic = symbolic
         self._numbers = Numbers(name)
         self._nodes: list[onnx.NodeProto] = []
         self._initializers: list[onnx.TensorProto] = []
@@ -77,9 +83,12 @@ class Chain:
 
     def case(self, level: Level) -> Case:
         """The finished case."""
-        infos = [helper.make_value_info(n, type_of_value(v)) for n, v in self._inputs.items()]
+        infos = [
+            helper.make_value_info(name, type_of_value(value, name if self._symbolic else None))
+            for name, value in self._inputs.items()
+        ]
         graph = helper.make_graph(self._nodes, "chain", infos, [], self._initializers)
-        model = finished(graph, self._outputs, {"": OPSET})
+        model = finished(graph, self._outputs, {"": self._opset})
         return Case(id=self.name, model=model, inputs=dict(self._inputs), level=level)
 
     def _initializer(self, value: np.ndarray[Any, Any]) -> str:

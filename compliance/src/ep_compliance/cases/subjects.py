@@ -25,16 +25,18 @@ __all__ = [
 def subject_of(model: onnx.ModelProto, node: onnx.NodeProto) -> Subject | None:
     """The subject of a model's node; None for operators that onnx doesn't define.
 
-    Types come from the graph's inputs, outputs and initializers, so it serves one-node models.
+    Types come from what the graph states of its values, so it serves one-node models, and others
+    after inference.
     """
     domain = "" if node.domain == "ai.onnx" else node.domain
     if domain not in ONNX_DOMAINS or not onnx.defs.has(node.op_type, domain):
         return None
     versions = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import}
     schema = onnx.defs.get_schema(node.op_type, versions[domain], domain)
-    types = {info.name: info.type for info in (*model.graph.input, *model.graph.output)}
+    graph = model.graph
+    types = {info.name: info.type for info in (*graph.input, *graph.output, *graph.value_info)}
     kinds = {name: element_type(kind) for name, kind in types.items()}
-    kinds |= {t.name: DataType(t.data_type) for t in model.graph.initializer}
+    kinds |= {t.name: DataType(t.data_type) for t in graph.initializer}
     found: dict[str, DataType] = {}
     for names, formals in ((node.input, schema.inputs), (node.output, schema.outputs)):
         for name, parameter in zip(names, type_parameters(formals, len(names)), strict=True):

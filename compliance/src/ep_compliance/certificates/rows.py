@@ -18,6 +18,7 @@ import onnx
 from ep_compliance.cases.case import Case, Subject
 from ep_compliance.cases.signatures import Formal, signature_of, signatures_of
 from ep_compliance.cases.subjects import uninferred_outputs
+from ep_compliance.certificates.merging import Box, Types, merged
 from ep_compliance.running.jobs import Job
 from ep_compliance.running.outcomes import Outcome, Verdict
 from ep_core.graph import Graph
@@ -26,9 +27,6 @@ from ep_core.loading.load import load_model
 from ep_core.types import DataType, TensorType, ValueType
 
 __all__ = ["Row", "granted_rows"]
-
-_Types = tuple[frozenset[str] | None, ...]
-"""Types by position, None for any."""
 
 _Operator = tuple[str, str, int]
 _GOOD = (Outcome.PASS, Outcome.WAIVED)
@@ -47,8 +45,8 @@ class Row:
     op_type: str
     since: int
     until: int
-    inputs: _Types
-    outputs: _Types
+    inputs: Types
+    outputs: Types
     predicate: str
     dtypes: Mapping[str, frozenset[str]]
 
@@ -78,32 +76,19 @@ class _Shown:
     """What the cases of one operator, version and choice of types have shown.
 
     Attributes:
+        alone: one that passed at least had the operator alone, fed from outside.
         vendor: the distribution that some of the cases come from, if any do.
-        example: the model of one that passed, with as many outputs as any.
+        example: the model of such a one, with as many outputs as any.
     """
 
     good: int = 0
     bad: int = 0
     waived: int = 0
+    alone: bool = False
     vendor: str = ""
     example: onnx.ModelProto | None = None
     inputs: _Seen = ()
     outputs: _Seen = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Box:
-    """Choices of types that are granted: every combination of them.
-
-    Attributes:
-        dtypes: names of element types by type parameter, ordered by parameter.
-    """
-
-    dtypes: tuple[tuple[str, frozenset[str]], ...]
-    inputs: _Types
-    outputs: _Types
-    waived: int
-    vendor: str
 
 
 def granted_rows(pairs: Iterable[tuple[Job, Verdict]]) -> list[Row]:
@@ -119,19 +104,20 @@ def granted_rows(pairs: Iterable[tuple[Job, Verdict]]) -> list[Row]:
     collected = _collected(pairs)
     _blame(collected, _failing_graphs(pairs))
     unknown = _unknown_outputs(collected)
-    by_operator: dict[_Operator, list[_Box]] = {}
+    by_operator: dict[_Operator, list[Box]] = {}
     for (operator, dtypes), shown in collected.items():
         if shown.good > shown.waived and not shown.bad:
-            box = _Box(
+            box = Box(
                 tuple((name, frozenset([text])) for name, text in dtypes),
                 _closed(shown.inputs, _formals(operator, "inputs")),
                 _outputs(shown.outputs, operator, unknown[operator]),
                 shown.waived,
+                shown.alone,
                 shown.vendor,
             )
             by_operator.setdefault(operator, []).append(box)
-    merged = {operator: _merged(boxes) for operator, boxes in by_operator.items()}
-    return sorted(_rows(merged), key=_order)
+    joined = {operator: merged(boxes) for operator, boxes in by_operator.items()}
+    return sorted(_rows(joined), key=_order)
 
 
 _Key = tuple[_Operator, tuple[tuple[str, str], ...]]
@@ -151,7 +137,9 @@ def _collected(pairs: Iterable[tuple[Job, Verdict]]) -> dict[_Key, _Shown]:
         if verdict.outcome in _GOOD:
             shown.good += 1
             shown.waived += verdict.outcome is Outcome.WAIVED
-            shown.example = _with_more_outputs(shown.example, job.model)
+            if len(job.model.graph.node) == 1:
+                shown.alone = True
+                shown.example = _with_more_outputs(shown.example, job.model)
             _note_types(shown, job, subject)
         else:
             shown.bad += 1
@@ -267,60 +255,20 @@ def _closed(types: _Seen, formals: Sequence[Formal]) -> _Seen:
     return (*types, *[frozenset[str]()] * missing)
 
 
-def _outputs(types: _Seen, operator: _Operator, unknown: frozenset[int]) -> _Types:
+def _outputs(types: _Seen, operator: _Operator, unknown: frozenset[int]) -> Types:
     closed = _closed(types, _formals(operator, "outputs"))
     return tuple(
         None if types and place in unknown else types for place, types in enumerate(closed)
     )
 
 
-# ---------------------------------------------------------------- merging
-
-
-def _merged(boxes: list[_Box]) -> list[_Box]:
-    """Join boxes that differ in one type parameter only, which adds no combination."""
-    names = sorted({name for box in boxes for name, _ in box.dtypes})
-    for name in names:
-        groups: dict[Any, list[_Box]] = {}
-        for box in boxes:
-            others = tuple(item for item in box.dtypes if item[0] != name)
-            has = any(item[0] == name for item in box.dtypes)
-            shape = (len(box.inputs), len(box.outputs), bool(box.waived), box.vendor)
-            groups.setdefault((others, has, shape), []).append(box)
-        boxes = [_union(group, name) for group in groups.values()]
-    return boxes
-
-
-def _union(boxes: Sequence[_Box], name: str) -> _Box:
-    first = boxes[0]
-    joined = frozenset[str]().union(
-        *(kinds for box in boxes for key, kinds in box.dtypes if key == name)
-    )
-    return _Box(
-        tuple((key, joined if key == name else kinds) for key, kinds in first.dtypes),
-        _joined([box.inputs for box in boxes]),
-        _joined([box.outputs for box in boxes]),
-        sum(box.waived for box in boxes),
-        first.vendor,
-    )
-
-
-def _joined(sides: Sequence[_Types]) -> _Types:
-    return tuple(_either(column) for column in zip(*sides, strict=True))
-
-
-def _either(column: Sequence[frozenset[str] | None]) -> frozenset[str] | None:
-    known = [types for types in column if types is not None]
-    return frozenset[str]().union(*known) if len(known) == len(column) else None
-
-
-def _rows(merged: Mapping[_Operator, list[_Box]]) -> list[Row]:
+def _rows(joined: Mapping[_Operator, list[Box]]) -> list[Row]:
     """One row per box and run of adjacent schema versions that grant the same."""
     rows: list[Row] = []
-    for domain, op_type in sorted({(domain, op_type) for domain, op_type, _ in merged}):
-        open_rows: dict[_Box, tuple[int, int]] = {}
-        for version in _versions(merged, domain, op_type):
-            boxes = merged.get((domain, op_type, version), [])
+    for domain, op_type in sorted({(domain, op_type) for domain, op_type, _ in joined}):
+        open_rows: dict[Box, tuple[int, int]] = {}
+        for version in _versions(joined, domain, op_type):
+            boxes = joined.get((domain, op_type, version), [])
             for box in [box for box in open_rows if box not in boxes]:
                 rows.append(_row(domain, op_type, box, *open_rows.pop(box)))
             for box in boxes:
@@ -330,15 +278,16 @@ def _rows(merged: Mapping[_Operator, list[_Box]]) -> list[Row]:
     return rows
 
 
-def _versions(merged: Mapping[_Operator, Any], domain: str, op_type: str) -> list[int]:
+def _versions(joined: Mapping[_Operator, Any], domain: str, op_type: str) -> list[int]:
     """Every schema version of an operator, granted or not, ascending."""
-    granted = {version for d, o, version in merged if (d, o) == (domain, op_type)}
+    granted = {version for d, o, version in joined if (d, o) == (domain, op_type)}
     known = {signature.since_version for signature in signatures_of(domain, op_type)}
     return sorted(granted | known)
 
 
-def _row(domain: str, op_type: str, box: _Box, since: int, until: int) -> Row:
+def _row(domain: str, op_type: str, box: Box, since: int, until: int) -> Row:
     notes = [f"cases of {box.vendor}"] if box.vendor else []
+    notes += [] if box.alone else ["worked out from shapes"]
     notes += [f"{box.waived} waived"] if box.waived else []
     predicate = ", ".join(notes)
     return Row(domain, op_type, since, until, box.inputs, box.outputs, predicate, dict(box.dtypes))

@@ -137,8 +137,11 @@ def _scribble(lane: DeviceLane, like: Array) -> None:
 
 def _check_refusals(lane: DeviceLane, array: Array) -> None:
     (origin,) = lane.feed([array])
-    refused = {
-        "a tensor on the host": np.arange(4, dtype=np.float32),
+    on_host = np.arange(4, dtype=np.float32)
+    refused: dict[str, Any] = {}
+    if lane.provider.device.dlpack_device != on_host.__dlpack_device__():
+        refused["a tensor on the host"] = on_host
+    refused |= {
         "a tensor on another device of its type": Altered(origin, elsewhere),
         "a tensor of elements that ONNX hasn't": Altered(origin, of_other_type),
         "a tensor that isn't contiguous": Altered(origin, transposed),

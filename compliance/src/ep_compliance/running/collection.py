@@ -63,12 +63,14 @@ def _sources(level: Level) -> Mapping[str, Callable[[], Iterable[Case]]]:
     from ep_compliance.cases.official import official_cases
     from ep_compliance.cases.random_graphs import random_cases
     from ep_compliance.cases.recorded.cases import recorded_cases
+    from ep_compliance.cases.size_cases import size_cases
 
     return {
         "official": official_cases,
         "matrix": matrix_cases,
         "recorded": recorded_cases,
         "numerics": numerics_cases,
+        "size": size_cases,
         "chain": chain_cases,
         "random": lambda: random_cases(level),
     }

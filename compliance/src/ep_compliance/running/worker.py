@@ -96,6 +96,8 @@ class _Worker:
         """Find and open the provider; returns why that can't be done, or nothing."""
         try:
             name = self._request["provider"]
+            # As in a session: providers that nobody needs to name are there, with their schemas.
+            registry().automatic()
             factory = registry().factory(name)
             wanted = {"device_id": self._request["device"]} if self._request["device"] else {}
             device, _ = select_device(factory.info, registry().status(name).devices, wanted)

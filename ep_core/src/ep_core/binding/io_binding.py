@@ -14,7 +14,7 @@ from ep_core.binding.plans import BoundPlans, Filled
 from ep_core.contracts import Buffer, ExecutionProvider, HostArray, Value
 from ep_core.errors import FeedError, NotSupportedError, OptionError, RunError, did_you_mean
 from ep_core.graph import Graph
-from ep_core.report import CopyReport
+from ep_core.report import CopyReport, MemoryPeak
 from ep_core.running.executor import Terminable
 from ep_core.signature import Signature, check_feed, check_shape
 from ep_core.types import HOST_MEMORY, DataType, MemoryInfo, OptionalType, TensorType, ValueType
@@ -238,6 +238,17 @@ class IOBinding:
             SessionClosedError: the session is closed.
         """
         return self._ports.plans.copies(self._ready())
+
+    def get_peak_bytes(self) -> dict[str, MemoryPeak]:
+        """What the session takes at most while a run with this binding is under way, by memory.
+
+        As planned: constants, and what the run allocates; memory that is bound isn't in it.
+
+        Raises:
+            FeedError: see `run_with_iobinding`.
+            SessionClosedError: the session is closed.
+        """
+        return self._ports.plans.peaks(self._ready())
 
     # ------------------------------------------------------------ running
 

@@ -13,7 +13,7 @@ from ep_core.binding.planner import BoundPlanner, CopyInto, Duplicate, Target, W
 from ep_core.contracts import Buffer, ExecutionProvider, Value
 from ep_core.errors import ContractError, SessionClosedError
 from ep_core.partition import Candidate
-from ep_core.report import CopyReport
+from ep_core.report import CopyReport, MemoryPeak
 from ep_core.running.executor import ContextPool, RunContext, Terminable
 from ep_core.running.plan import NO_STREAM, Copy, Plan, Run, Scratch, reraise
 from ep_core.types import HOST_MEMORY, MemoryInfo
@@ -109,10 +109,12 @@ class BoundPlans:
 
     def copies(self, filled: Filled) -> tuple[CopyReport, ...]:
         """The copies that a run would make."""
-        entry = self._enter(filled)
-        with self._lock:
-            entry.users -= 1
-        return tuple(_copies_of(entry.plan))
+        return tuple(_copies_of(self._look_up(filled).plan))
+
+    def peaks(self, filled: Filled) -> dict[str, MemoryPeak]:
+        """What the session takes at most while such a run is under way, by memory."""
+        entry = self._look_up(filled)
+        return self._layout.peaks(entry.plan, entry.pool.scratch)
 
     def close(self) -> None:
         """Close what runs the plans; no run is under way any more."""
@@ -124,6 +126,13 @@ class BoundPlans:
         while self._guests:
             with contextlib.suppress(Exception):
                 let_go(self._guests.popitem()[1], self._holder)
+
+    def _look_up(self, filled: Filled) -> _Entry:
+        """The entry of a wish, to read in it."""
+        entry = self._enter(filled)
+        with self._lock:
+            entry.users -= 1
+        return entry
 
     def _enter(self, filled: Filled) -> _Entry:
         """The entry of a wish, counted as used until the caller takes that back."""

@@ -155,9 +155,15 @@ class Registry:
         return tuple(status.name for status in _by_priority(self.providers()))
 
     def automatic(self) -> tuple[str, ...]:
-        """Names of those that take part when the caller names none, in order of priority."""
-        usable = _by_priority(self.providers())
-        return tuple(status.name for status in usable if status.info and status.info.auto)
+        """Names of those that take part when the caller names none, in order of priority.
+
+        The others aren't asked for their devices, which may take seconds.
+        """
+        with self._lock:
+            records = self._records()
+            self._load(records, only_automatic=True)
+            known = [record.status for record in records if record.status is not None]
+        return tuple(s.name for s in _by_priority(known) if s.info and s.info.auto)
 
     # ------------------------------------------------------------ using
 
@@ -304,15 +310,18 @@ class Registry:
             )
         return aliased[0]
 
-    def _load(self, records: Sequence[_Record]) -> None:
-        """Bring records to a status: probe those that need it, side by side, then load each."""
+    def _load(self, records: Sequence[_Record], *, only_automatic: bool = False) -> None:
+        """Bring records to a status: probe those that need it, side by side, then load each.
+
+        With `only_automatic`, those that are used only if named have no status afterwards.
+        """
         waiting = [record for record in records if record.status is None]
         if not waiting:
             return
         for record, verdict in zip(waiting, _verdicts_for(waiting), strict=True):
             if verdict.outcome in (Outcome.SURVIVED, Outcome.UNTRIED):
                 try:
-                    _load_here(record)
+                    _load_here(record, only_automatic)
                 except BaseException:
                     record.status = None
                     raise
@@ -376,13 +385,16 @@ def _verdicts_for(records: Sequence[_Record]) -> list[Verdict]:
     return verdicts
 
 
-def _load_here(record: _Record) -> None:
+def _load_here(record: _Record, only_automatic: bool) -> None:
     entry = record.entry
     record.fail("is being loaded; a plugin can't ask the registry for itself")
     try:
         plugin = record.plugin if entry.metadata is None else load_plugin(entry)
         manager = plugin_manager(plugin, entry.name)
         factory, info = make_factory(manager, entry.name)
+        if only_automatic and not info.auto:
+            record.status = None
+            return
         devices, reason = check_devices(factory, entry.name)
     except ProviderError as error:
         record.fail(reason_of(error), error.__cause__)

@@ -9,6 +9,7 @@ graph for the reader, those of bodies for what a loop without rounds gives.
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -19,7 +20,7 @@ import onnx
 from ep_core.errors import EpError, InvalidModelError, OptionError, did_you_mean
 from ep_core.graph import Graph, Node, ValueInfo
 from ep_core.loading.convert import is_constant, value_type
-from ep_core.loading.export import value_proto
+from ep_core.loading.export import tensor_proto, value_proto
 from ep_core.loading.limits import quoted
 from ep_core.loading.schemas import schema_rules
 from ep_core.loading.scopes import bodies
@@ -40,20 +41,41 @@ _Scope = tuple[Graph, Mapping[str, onnx.ValueInfoProto]]
 _GENERATED = "unk__"  # prefix of the symbols that onnx makes up
 _ALIAS = f"{uuid.uuid4().hex}_"  # what no model can have in its names
 _ROUNDS = 3
+_SHORT = 64
 _INDEX_TYPES = (DataType.INT32, DataType.INT64)  # what shapes are computed in
 
 
 def fix_dimensions(graph: Graph, lengths: Mapping[str, int]) -> Graph:
-    """Return the graph with symbolic dimensions of its inputs and outputs set to `lengths`.
+    """Return the graph with open dimensions of its inputs, and of its outputs, set to `lengths`.
+
+    Args:
+        lengths: by symbolic name. A dimension of an input that has none is called after input and
+            axis, such as `x.2`.
 
     Raises:
         OptionError: a name that no input has, or an impossible length.
     """
-    names = _symbols(graph)
+    names: set[str] = set()
+
+    def fix(value: ValueInfo) -> ValueInfo:
+        axes = itertools.count()
+
+        def fixed(dim: Dim) -> Dim:
+            place = f"{value.name}.{next(axes)}"
+            if isinstance(dim, int):
+                return dim
+            # Some exporters write "?" for every length that they don't know.
+            name = place if dim is None or dim == "?" else dim
+            names.add(name)
+            return lengths.get(name, dim)
+
+        return replace(value, type=_map_dims(value.type, fixed))
+
+    inputs = tuple(map(fix, graph.inputs))
     for name, length in lengths.items():
         if name not in names:
             raise OptionError(
-                f"No input has a dimension called {quoted(name)}", fix=did_you_mean(name, names)
+                f"No input has an open dimension {quoted(name)}", fix=did_you_mean(name, names)
             )
         if not isinstance(length, int) or length < 0:
             raise OptionError(
@@ -61,14 +83,6 @@ def fix_dimensions(graph: Graph, lengths: Mapping[str, int]) -> Graph:
                 expected="an int, 0 or more",
                 got=repr(length),
             )
-
-    def fix(value: ValueInfo) -> ValueInfo:
-        def fixed(dim: Dim) -> Dim:
-            return lengths.get(dim, dim) if isinstance(dim, str) else dim
-
-        return replace(value, type=_map_dims(value.type, fixed))
-
-    inputs = tuple(map(fix, graph.inputs))
     outputs = tuple(map(fix, graph.outputs))
     values = {**graph.values, **{value.name: value for value in (*outputs, *inputs)}}
     return graph.replace(inputs=inputs, outputs=outputs, values=values)
@@ -93,7 +107,11 @@ def infer_types(graph: Graph, model: onnx.ModelProto) -> Graph:
         InvalidModelError: an output is declared with another element type than it has.
     """
     _prepare(graph, model)
-    inferred = _follow_contents(graph, _run(model, data_prop=False))
+    inferred = _run(model, data_prop=False)
+    for _ in range(_ROUNDS):
+        if _state_ranks(graph, inferred.graph, ()):
+            inferred = _run(inferred, data_prop=False)
+    inferred = _follow_contents(graph, inferred)
     return _with_types(graph, inferred.graph, ChainMap())
 
 
@@ -145,6 +163,15 @@ def _drop_claims(graph: Graph, proto: onnx.GraphProto, inputs: tuple[ValueInfo, 
     for node, node_proto in _pairs(graph, proto):
         for _, body, body_proto in _body_pairs(node, node_proto):
             _drop_claims(body, body_proto, tuple(map(_claim, body.inputs)))
+            _lend_constants(graph, body, body_proto)
+
+
+def _lend_constants(graph: Graph, body: Graph, proto: onnx.GraphProto) -> None:
+    """Give a body the axes and shapes that stand outside of it, where onnx doesn't read them."""
+    for name in set(body.captures).intersection(graph.initializers).difference(graph.overridable):
+        constant = graph.initializers[name]
+        if constant.dtype in _INDEX_TYPES and _surely_small(constant.type):
+            proto.initializer.append(tensor_proto(constant.numpy(), name))
 
 
 def _pairs(graph: Graph, proto: onnx.GraphProto) -> Iterator[tuple[Node, onnx.NodeProto]]:
@@ -164,6 +191,23 @@ def _body_pairs(node: Node, proto: onnx.NodeProto) -> Iterator[tuple[str, Graph,
 
 
 # ---------------------------------------------------------------- contents of small tensors
+
+
+def _state_ranks(graph: Graph, proto: onnx.GraphProto, outer: tuple[_Scope, ...]) -> bool:
+    """State ranks that onnx leaves open: of what Reshape gives, by the length of its shape."""
+    scopes = (_scope(graph, proto), *outer)
+    found = False
+    for node, node_proto in _pairs(graph, proto):
+        if (node.domain, node.op_type) == ("", "Reshape") and len(node.inputs) == 2:
+            name = node.outputs[0]
+            rank, result = _short_length(_type_in(scopes, node.inputs[1])), _type_in(scopes, name)
+            if rank is not None and isinstance(result, TensorType) and result.shape is None:
+                ranked = ValueInfo(name, TensorType(result.dtype, (None,) * rank))
+                scopes[0][1][name].CopyFrom(value_proto(ranked))
+                found = True
+        for _, body, body_proto in _body_pairs(node, node_proto):
+            found |= _state_ranks(body, body_proto, scopes)
+    return found
 
 
 def _follow_contents(graph: Graph, model: onnx.ModelProto) -> onnx.ModelProto:
@@ -208,8 +252,7 @@ def _hide_vectors(
     aliases: list[onnx.ValueInfoProto],
     prefix: str,
 ) -> bool:
-    stated = (*proto.value_info, *proto.output, *proto.input)
-    scopes = ((graph, {value.name: value for value in stated}), *outer)
+    scopes = (_scope(graph, proto), *outer)
     useful = False
     for node, node_proto in _pairs(graph, proto):
         rules = schema_rules(node.op_type, node.domain, graph.opsets)
@@ -230,6 +273,11 @@ def _hide_vectors(
     return useful
 
 
+def _scope(graph: Graph, proto: onnx.GraphProto) -> _Scope:
+    stated = (*proto.value_info, *proto.output, *proto.input)
+    return graph, {value.name: value for value in stated}
+
+
 def _type_in(scopes: tuple[_Scope, ...], name: str) -> ValueType | None:
     for graph, stated in scopes:
         if name in graph.initializers:
@@ -242,7 +290,15 @@ def _type_in(scopes: tuple[_Scope, ...], name: str) -> ValueType | None:
 def _surely_small(kind: ValueType | None) -> bool:
     if not isinstance(kind, TensorType) or kind.shape is None:
         return False
-    return len(kind.shape) != 1 or (isinstance(kind.shape[0], int) and kind.shape[0] <= 64)
+    return len(kind.shape) != 1 or _short_length(kind) is not None
+
+
+def _short_length(kind: ValueType | None) -> int | None:
+    """The length of a vector that is known to be short, else None."""
+    if not isinstance(kind, TensorType) or kind.shape is None or len(kind.shape) != 1:
+        return None
+    length = kind.shape[0]
+    return length if isinstance(length, int) and length <= _SHORT else None
 
 
 # ---------------------------------------------------------------- the way back
@@ -322,7 +378,6 @@ def _merged(declared: ValueInfo, inferred: ValueInfo) -> ValueInfo:
 
 
 def _merged_dim(declared: Dim, inferred: Dim) -> Dim:
-    made_up = isinstance(inferred, str) and inferred.startswith(_GENERATED)
-    if inferred is None or (made_up and declared is not None):
+    if inferred is None or (isinstance(inferred, str) and inferred.startswith(_GENERATED)):
         return declared
     return inferred

@@ -5,7 +5,6 @@ The only file here that knows graphs. Calls no provider: what they answered come
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -14,7 +13,7 @@ from ep_core.contracts import FusedGroup, Support
 from ep_core.errors import PlacementError, did_you_mean
 from ep_core.graph import Graph, Node
 from ep_core.placement.groups import saving_groups
-from ep_core.placement.problem import IMPOSSIBLE, NO_UNIT, Problem, Route, Tensor
+from ep_core.placement.problem import IMPOSSIBLE, LONGEST, NO_UNIT, Problem, Route, Tensor
 from ep_core.placement.roofline import Sizes, seconds_of
 from ep_core.placement.units import is_clonable, units_of
 from ep_core.types import HOST_MEMORY, DeviceSpeed, MemoryInfo
@@ -107,7 +106,7 @@ def build(
         seconds=seconds,
         tensors=_tensors(graph, units, sizes),
         routes=_routes(memories, offers, direct),
-        partition_seconds=(*(offer.speed.partition_seconds for offer in offers), 0.0),
+        partition_seconds=(*(min(o.speed.partition_seconds, LONGEST) for o in offers), 0.0),
         solo=frozenset({len(offers)}),
         bias=_bias(units, seconds, offers, wishes.prefer),
         pinned=frozenset(u for u, unit in enumerate(units) if any(i in wishes.pins for i in unit)),
@@ -139,8 +138,8 @@ def node_seconds(node: Node, answer: Support, speed: DeviceSpeed, sizes: Sizes) 
     if not answer.supported:
         return IMPOSSIBLE
     cost = answer.cost
-    if cost is not None and math.isfinite(cost) and cost >= 0:
-        return cost
+    if cost is not None and 0 <= cost < IMPOSSIBLE:
+        return min(cost, LONGEST)
     return seconds_of(node, sizes, speed)
 
 

@@ -16,7 +16,7 @@ from typing import TypeVar
 from ep_core.placement.objective import Outcome, evaluate, moves_of
 from ep_core.placement.problem import HOST, IMPOSSIBLE, NO_UNIT, Problem, Tensor
 
-__all__ = ["Cloned", "cloned"]
+__all__ = ["Cloned", "cloned", "relaxed"]
 
 _MOST_ALONG = 8
 """Units of one chain."""
@@ -36,6 +36,17 @@ class Cloned:
     problem: Problem
     outcome: Outcome
     origins: tuple[int, ...] = ()
+
+
+def relaxed(problem: Problem) -> Problem:
+    """The problem as if clones cost nothing: what clonable units make is where it is read."""
+    return replace(
+        problem,
+        tensors=[
+            replace(tensor, consumers=()) if tensor.producer in problem.clonable else tensor
+            for tensor in problem.tensors
+        ],
+    )
 
 
 def cloned(problem: Problem, outcome: Outcome, cost: float = math.inf) -> Cloned:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from ep_core.placement.objective import Outcome, moves_of
+from ep_core.placement.objective import Outcome, moves_to
 from ep_core.placement.problem import HOST, NO_UNIT, Problem
 
 __all__ = ["Estimate"]
+
+_Turn = tuple[int, int]
+"""When a unit runs: the position of its partition, and its own number."""
 
 
 class Estimate:
@@ -17,6 +20,7 @@ class Estimate:
         self._place = [problem.memory_of[owner] for owner in outcome.owners]
         self._order = outcome.order
         self._fused = frozenset(outcome.fused)
+        self._readers: dict[int, dict[int, list[_Turn]]] = {}
 
     def change(self, units: tuple[int, ...], target: int) -> tuple[float, int]:
         """By how many seconds it gets dearer; and how much was looked at."""
@@ -25,17 +29,19 @@ class Estimate:
         if self._problem.groups:
             change += self._separating(units, target)
         memory = self._problem.memory_of[target]
-        kept = [place[unit] for unit in units]
-        if all(old == memory for old in kept):
+        if all(place[unit] == memory for unit in units):
             return change, len(units)
-        touched = dict.fromkeys(t for unit in units for t in self._problem.touching[unit])
-        change -= self._copying(touched)
-        for unit in units:
-            place[unit] = memory
-        change += self._copying(touched)
-        for unit, old in zip(units, kept, strict=True):
-            place[unit] = old
-        return change, len(units) + 2 * len(touched)
+        moved = frozenset(units)
+        first: dict[int, _Turn | None] = {}  # by tensor the first unit that moves and reads it
+        for turn in sorted((self._order[unit], unit) for unit in units):
+            for position in self._problem.touching[turn[1]]:
+                reads = self._problem.tensors[position].producer != turn[1]
+                if first.get(position) is None:
+                    first[position] = turn if reads else None
+        for position, turn_there in first.items():
+            change -= self._copying(position, frozenset(), None, memory)
+            change += self._copying(position, moved, turn_there, memory)
+        return change, len(units) + 2 * len(first)
 
     def _separating(self, units: tuple[int, ...], target: int) -> float:
         """What groups save less, if those that come together share a partition."""
@@ -51,12 +57,36 @@ class Estimate:
                 total -= group.saving if away and set(away) <= set(units) else 0.0
         return total
 
-    def _copying(self, tensors: dict[int, None]) -> float:
-        problem, place = self._problem, self._place
-        total = 0.0
-        for position in tensors:
-            tensor = problem.tensors[position]
-            home = HOST if tensor.producer == NO_UNIT else place[tensor.producer]
-            for source, target in moves_of(problem, tensor, home, place, self._order):
-                total += problem.routes[source, target].seconds(tensor.nbytes)
-        return total
+    def _copying(
+        self, position: int, moved: frozenset[int], arrival: _Turn | None, memory: int
+    ) -> float:
+        """Seconds of a tensor's copies where some units have moved to a memory.
+
+        A tensor may have thousands of readers, which aren't looked at one by one for each move.
+
+        Args:
+            arrival: the first reader among those that moved.
+        """
+        problem, tensor = self._problem, self._problem.tensors[position]
+        maker = tensor.producer
+        home = HOST if maker == NO_UNIT else memory if maker in moved else self._place[maker]
+        turns = [] if arrival is None else [(arrival, memory)]
+        for there, readers in self._readers_of(position).items():
+            turn = next((turn for turn in readers if turn[1] not in moved), None)
+            if turn is not None:
+                turns.append((turn, there))
+        wanted = dict.fromkeys(there for _, there in sorted(turns))
+        return sum(
+            problem.routes[pair].seconds(tensor.nbytes)
+            for pair in moves_to(problem, home, wanted, output=tensor.output)
+        )
+
+    def _readers_of(self, position: int) -> dict[int, list[_Turn]]:
+        """A tensor's readers by memory, in the order in which they run."""
+        found = self._readers.get(position)
+        if found is None:
+            found = self._readers[position] = {}
+            order = self._order
+            for unit in sorted(self._problem.tensors[position].consumers, key=order.__getitem__):
+                found.setdefault(self._place[unit], []).append((order[unit], unit))
+        return found

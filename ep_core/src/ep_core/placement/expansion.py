@@ -38,13 +38,11 @@ class Prices:
     Attributes:
         crossing: for a tensor that a candidate makes and another reads.
         copy: for each copy.
-        cloning: what clonable units make costs nothing to bring elsewhere.
         memory: by memory for each byte of constants and values, whenever they live.
     """
 
     crossing: float = 0.0
     copy: float = 0.0
-    cloning: bool = False
     memory: Mapping[int, float] = field(default_factory=dict)
 
 
@@ -58,8 +56,7 @@ def expand(
     """
     step = _Step(problem, owners, target, prices)
     for tensor in problem.tensors:
-        if not (prices.cloning and tensor.producer in problem.clonable):
-            step.add(tensor)
+        step.add(tensor)
     for group in problem.groups:
         step.add_group(group)
     if prices.memory:
@@ -85,6 +82,7 @@ class _Step:
         self._scale = _scale(problem, prices)
         self._crossing = self._whole(prices.crossing)
         self._place = [problem.memory_of[owner] for owner in owners]
+        self._copies: dict[tuple[int, int, int], int] = {}
         self.network = Network(len(owners))
         self.free = [
             owner != target and row[target] < IMPOSSIBLE
@@ -105,8 +103,12 @@ class _Step:
         """Cost of one copy; nothing to do costs nothing."""
         if source == target:
             return 0
-        seconds = self._problem.routes[source, target].seconds(nbytes) + self._prices.copy
-        return self._whole(seconds) + self._room(target, nbytes)
+        known = self._copies.get((source, target, nbytes))
+        if known is None:
+            seconds = self._problem.routes[source, target].seconds(nbytes) + self._prices.copy
+            known = self._whole(seconds) + self._room(target, nbytes)
+            self._copies[source, target, nbytes] = known
+        return known
 
     def _room(self, memory: int, nbytes: int) -> int:
         return self._whole(self._prices.memory.get(memory, 0.0) * nbytes)

@@ -51,7 +51,7 @@ def _seconds(
     group: FusedGroup, parts: float, sizes: Sizes, speed: DeviceSpeed, outputs: frozenset[str]
 ) -> float:
     """What the group takes: the provider's word, or the part that its roofline is of the nodes'."""
-    if group.cost is not None and math.isfinite(group.cost) and group.cost >= 0:
+    if group.cost is not None and 0 <= group.cost < IMPOSSIBLE:
         return group.cost
     alone = math.fsum(seconds_of(sizes.graph.nodes[i], sizes, speed) for i in group.nodes)
     return parts * fused_seconds(group.nodes, sizes, speed, outputs) / alone if alone else parts

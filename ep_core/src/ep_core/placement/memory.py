@@ -116,31 +116,29 @@ def _peak(problem: Problem, clock: _Clock, moves: Sequence[Move], memory: int) -
             leaving.setdefault(position, []).append(target)
         elif target == memory:
             arriving.add(position)
+    place, order, time = clock.place, clock.order, clock.time
     change = [0] * (clock.first[count] + 2)
     for position, tensor in enumerate(problem.tensors):
-        made = -1 if tensor.producer == NO_UNIT else clock.order[tensor.producer]
-        here = made >= 0 and clock.place[tensor.producer] == memory
+        maker = tensor.producer
+        made = -1 if maker == NO_UNIT else order[maker]
+        here = made >= 0 and place[maker] == memory
         if not here and position not in arriving:
             continue
-        readers = [unit for unit in tensor.consumers if clock.place[unit] == memory]
-        used = [clock.order[unit] for unit in readers]
-        if here:
-            start = clock.time[tensor.producer]
-        else:
-            wanted = min(used)
-            start = clock.first[waits.start(wanted, made) if waits else wanted]
+        wanted, last, end = count, made, time[maker] if here else -1
+        for unit in tensor.consumers:
+            if place[unit] == memory:
+                at = order[unit]
+                wanted = min(wanted, at)
+                last = max(last, at)
+                end = max(end, time[unit])
+        start = time[maker] if here else clock.first[waits.start(wanted, made) if waits else wanted]
         for target in leaving.get(position, ()):
-            away = [clock.order[u] for u in tensor.consumers if clock.place[u] == target]
+            away = [order[unit] for unit in tensor.consumers if place[unit] == target]
             if not away and target == HOST and not tensor.output:
-                away = [clock.order[u] for u in tensor.consumers if clock.place[u] != memory]
-            used.append(min(away, default=count))
-        if here and all(batch == made for batch in used):
-            end = max((clock.time[unit] for unit in readers), default=start)
-        elif waits:
-            end = max(clock.last[max(used)], clock.first[waits.end(max(used))])
-        else:
-            ends = [clock.last[batch] for batch in used]
-            end = max(ends)
+                away = [order[unit] for unit in tensor.consumers if place[unit] != memory]
+            last = max(last, min(away, default=count))
+        if not here or last > made:
+            end = max(clock.last[last], clock.first[waits.end(last)] if waits else 0)
         change[start] += tensor.nbytes
         change[end + 1] -= tensor.nbytes
     return max(itertools.accumulate(change))

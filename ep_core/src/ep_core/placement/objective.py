@@ -13,7 +13,7 @@ from ep_core.placement.memory import needs
 from ep_core.placement.problem import HOST, NO_UNIT, Move, Owners, Problem, Tensor
 from ep_core.placement.schedule import Batch, schedule
 
-__all__ = ["Outcome", "evaluate", "moves_of"]
+__all__ = ["Outcome", "evaluate", "moves_of", "moves_to"]
 
 
 _ByUnit = Sequence[int] | Mapping[int, int]
@@ -124,7 +124,19 @@ def moves_of(
         order: by unit the position of its partition.
     """
     wanted = dict.fromkeys(place[u] for u in sorted(tensor.consumers, key=order.__getitem__))
-    if tensor.output:
+    return moves_to(problem, home, wanted, output=tensor.output)
+
+
+def moves_to(
+    problem: Problem, home: int, wanted: dict[int, None], *, output: bool
+) -> list[tuple[int, int]]:
+    """The copies that bring a tensor from the memory it is made in to others.
+
+    Args:
+        wanted: memories in the order in which it is needed there; becomes this function's own.
+        output: the caller gets it as well.
+    """
+    if output:
         wanted[HOST] = None
     present = [home]
     moves: list[tuple[int, int]] = []

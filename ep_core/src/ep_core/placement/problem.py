@@ -13,7 +13,18 @@ from functools import cached_property
 
 from ep_core.errors import PlacementError
 
-__all__ = ["HOST", "IMPOSSIBLE", "NO_UNIT", "Group", "Move", "Owners", "Problem", "Route", "Tensor"]
+__all__ = [
+    "HOST",
+    "IMPOSSIBLE",
+    "LONGEST",
+    "NO_UNIT",
+    "Group",
+    "Move",
+    "Owners",
+    "Problem",
+    "Route",
+    "Tensor",
+]
 
 HOST = 0
 """Position of plain host memory among the memories of a problem."""
@@ -21,6 +32,8 @@ NO_UNIT = -1
 """Stands where a producer would, for what the caller feeds."""
 IMPOSSIBLE = math.inf
 """The cost of a unit on a candidate that can't run it."""
+LONGEST = 1e9
+"""Seconds that count for whatever takes longer, so that sums stay finite: thirty years."""
 
 Owners = Sequence[int]
 """An assignment: by unit the position of the candidate that runs it."""
@@ -57,7 +70,7 @@ class Route:
 
     def seconds(self, nbytes: int) -> float:
         """Seconds that one copy takes."""
-        return self.latency_seconds + nbytes / self.bytes_per_second
+        return min(self.latency_seconds + nbytes / self.bytes_per_second, LONGEST)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from ep_core.graph import Graph, Node
+from ep_core.placement.problem import LONGEST
 from ep_core.types import DataType, DeviceSpeed, TensorType
 
 __all__ = ["Sizes", "assumed_speed", "fused_seconds", "seconds_of", "work_of"]
@@ -30,6 +31,8 @@ def assumed_speed(kind: str) -> DeviceSpeed:
 
 
 _UNKNOWN_LENGTH = 64
+_MOST_BITS = 60
+"""Of a number of elements; a model may say what it likes."""
 
 
 class Sizes:
@@ -57,6 +60,8 @@ class Sizes:
                 else self.lengths.get(dim or "", _UNKNOWN_LENGTH if axis else 1)
                 for axis, dim in enumerate(dims)
             )
+            if math.prod(found).bit_length() > _MOST_BITS:
+                found = tuple(min(length, 1 << _MOST_BITS // len(found)) for length in found)
             self._shapes[name] = found
         return found
 
@@ -111,9 +116,8 @@ def fused_seconds(
 
 
 def _bound(flops: float, moved: float, speed: DeviceSpeed) -> float:
-    return speed.operator_seconds + max(
-        flops / speed.flops_per_second, moved / speed.bytes_per_second
-    )
+    longest = max(flops / speed.flops_per_second, moved / speed.bytes_per_second)
+    return min(speed.operator_seconds + longest, LONGEST)
 
 
 def work_of(node: Node, sizes: Sizes) -> tuple[float, float]:

@@ -7,24 +7,21 @@ provider: those are names here.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 from ep_core.contracts import Support
 from ep_core.errors import OptionError, PlacementError, did_you_mean
 from ep_core.graph import Graph, Node
 from ep_core.placement.build import Wishes
+from ep_core.placement.patterns import BETWEEN, OPERATOR, Names, ends_of, is_well_formed
 from ep_core.placement.solve import Limits
 from ep_core.types import MemoryInfo
 
 __all__ = ["STRATEGIES", "Rules", "as_bytes", "as_gain", "as_limit", "as_patterns", "as_strategy"]
 
 STRATEGIES = ("auto", "greedy", "cost")
-_OPERATOR = "op:"
-_BETWEEN = "between:"
-_ARROW = "->"
 
 
 def as_strategy(name: str, value: Any) -> str:
@@ -47,7 +44,7 @@ def as_patterns(name: str, value: Any) -> dict[str, str]:
         if not isinstance(pattern, str) or not isinstance(provider, str) or not provider:
             expected = "a pattern and the name of a provider, both str"
             raise OptionError(name, expected=expected, got=f"{pattern!r}: {provider!r}")
-        if not _is_well_formed(pattern):
+        if not is_well_formed(pattern):
             raise OptionError(
                 f"pattern {pattern!r} of {name}",
                 expected="a node's name, perhaps with * and ?, 'op:Conv', or 'between:a->b'",
@@ -80,7 +77,7 @@ def as_limit(name: str, value: Any) -> int | None:
 def as_gain(name: str, value: Any) -> float:
     """Return a part, from 0 to 1; OptionError for anything else."""
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not number or not 0 <= float(value) <= 1:
+    if not number or not 0 <= value <= 1:
         raise OptionError(name, expected="a number from 0 to 1", got=repr(value))
     return float(value)
 
@@ -125,11 +122,17 @@ class Rules:
         Raises:
             PlacementError: a provider that isn't in the session, a pattern that matches no node.
         """
-        for provider in self.memory_limits:
+        room: dict[str, int] = {}
+        for provider, limit in self.memory_limits.items():
             if provider not in names:
                 raise PlacementError(
                     f"memory_limits names provider {provider!r}, which isn't in the session",
                     fix=did_you_mean(provider, names),
+                )
+            if room.setdefault(names[provider], limit) != limit:
+                raise PlacementError(
+                    f"memory_limits names {names[provider]!r} twice: {dict(self.memory_limits)}",
+                    fix="Leave one of them out.",
                 )
         for setting, patterns in (("pin", self.pin), ("prefer", self.prefer)):
             for pattern, provider in patterns.items():
@@ -141,8 +144,9 @@ class Rules:
                     )
         wanted = list(dict.fromkeys([*self.pin, *self.prefer]))
         missing = set(wanted)
-        for scope, part in _graphs(graph):
-            missing -= {pattern for pattern in missing if _matches(part, scope, pattern)}
+        for scope, part in _graphs(graph) if wanted else ():
+            there = Names(part, scope)
+            missing -= {pattern for pattern in missing if there.matches(pattern)}
         for pattern in wanted:
             if pattern in missing:
                 raise _unmatched(graph, pattern, "pin" if pattern in self.pin else "prefer")
@@ -150,7 +154,7 @@ class Rules:
             self,
             pin={pattern: names[provider] for pattern, provider in self.pin.items()},
             prefer={pattern: names[provider] for pattern, provider in self.prefer.items()},
-            memory_limits={names[name]: limit for name, limit in self.memory_limits.items()},
+            memory_limits=room,
         )
 
     def wishes(
@@ -199,21 +203,15 @@ class Rules:
         return answer
 
 
-def _is_well_formed(pattern: str) -> bool:
-    if pattern.startswith(_BETWEEN):
-        start, arrow, end = pattern.removeprefix(_BETWEEN).partition(_ARROW)
-        return bool(start.strip() and arrow and end.strip())
-    return bool(pattern.removeprefix(_OPERATOR).strip())
-
-
 def _chosen(
     graph: Graph, scope: str, patterns: Mapping[str, str], *, strict: bool
 ) -> tuple[dict[int, str], dict[int, str]]:
     """Provider, and the pattern that says so, by position of a node."""
     providers: dict[int, str] = {}
     sources: dict[int, str] = {}
+    names = Names(graph, scope)
     for pattern, provider in patterns.items():
-        for index in _matches(graph, scope, pattern):
+        for index in names.matches(pattern):
             other = providers.setdefault(index, provider)
             first = sources.setdefault(index, pattern)
             if strict and other != provider:
@@ -226,46 +224,9 @@ def _chosen(
     return providers, sources
 
 
-def _matches(graph: Graph, scope: str, pattern: str) -> Iterable[int]:
-    """Positions of the nodes of one graph that a pattern means."""
-    nodes = enumerate(graph.nodes)
-    if pattern.startswith(_BETWEEN):
-        start, _, end = pattern.removeprefix(_BETWEEN).partition(_ARROW)
-        return _between(graph, start.strip(), end.strip())
-    if pattern.startswith(_OPERATOR):
-        wanted = pattern.removeprefix(_OPERATOR)
-        return [i for i, node in nodes if wanted in (node.op_type, node.key)]
-    before = f"{scope}/" if scope else ""
-    return [i for i, node in nodes if _fits(node.name, before, pattern)]
-
-
-def _fits(name: str, before: str, pattern: str) -> bool:
-    """Names are compared as they are first, for they may hold brackets."""
-    names = (name, before + name)
-    return pattern in names or any(fnmatchcase(one, pattern) for one in names)
-
-
 def _is_narrow(pattern: str, node: Node, scope: str) -> bool:
     """It means this node, or nodes of its kind, in so many words."""
-    return pattern.startswith(_OPERATOR) or pattern in (node.name, f"{scope}/{node.name}")
-
-
-def _between(graph: Graph, start: str, end: str) -> Iterable[int]:
-    """Nodes that depend on one tensor and on which another depends."""
-    after: set[int] = set()
-    pending = [start]
-    while pending:
-        users = set(graph.consumers.get(pending.pop(), ())) - after
-        after |= users
-        pending.extend(name for user in users for name in graph.nodes[user].outputs if name)
-    found: set[int] = set()
-    pending = [end]
-    while pending:
-        maker = graph.producers.get(pending.pop())
-        if maker in after and maker not in found:
-            found.add(maker)
-            pending.extend(graph.nodes[maker].reads)
-    return sorted(found)
+    return pattern.startswith(OPERATOR) or pattern in (node.name, f"{scope}/{node.name}")
 
 
 def _graphs(graph: Graph, scope: str = "") -> Iterator[tuple[str, Graph]]:
@@ -283,18 +244,25 @@ def _bodies(node: Node, scope: str) -> Iterator[tuple[str, Graph]]:
 
 
 def _unmatched(graph: Graph, pattern: str, setting: str) -> PlacementError:
-    nodes = [node for _, part in _graphs(graph) for node in part.nodes]
-    known = [node.name for node in nodes]
-    if pattern.startswith(_OPERATOR):
-        known = [node.op_type for node in nodes]
-    elif pattern.startswith(_BETWEEN):
-        known = []
-    hint = did_you_mean(pattern.removeprefix(_OPERATOR), set(known))
+    parts = [part for _, part in _graphs(graph)]
+    nodes = [node for part in parts for node in part.nodes]
+    wanted, known = pattern, {node.name for node in nodes}
+    told = "matches no node of the model after its graph passes"
+    if pattern.startswith(OPERATOR):
+        wanted, known = pattern.removeprefix(OPERATOR), {node.op_type for node in nodes}
+    elif pattern.startswith(BETWEEN):
+        made = (name for node in nodes for name in node.outputs)
+        known = {*made, *(name for part in parts for name in part.input_names)}
+        start, end = ends_of(pattern)
+        wanted = end if start in known else start
+        way = f"no way in one graph leads from {start!r} to {end!r}"
+        told += f": {way if wanted in known else f'there is no tensor {wanted!r}'}"
+    hint = did_you_mean(wanted, known) if wanted not in known else ""
     advice = (
         "A pass may have removed or fused the node: with graph_optimization_level "
         "ORT_DISABLE_ALL every node stays."
     )
     return PlacementError(
-        f"{setting} {pattern!r} matches no node of the model after its graph passes",
+        f"{setting} {pattern!r} {told}",
         fix=f"{hint} {advice}" if hint.startswith("Did you mean") else advice,
     )

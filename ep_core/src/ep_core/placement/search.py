@@ -14,12 +14,12 @@ from ep_core.placement.estimate import Estimate
 from ep_core.placement.objective import Outcome, evaluate
 from ep_core.placement.problem import Problem
 
-__all__ = ["Rank", "improve"]
+__all__ = ["MEASURING", "Rank", "improve", "moved", "promising"]
 
 Rank = Callable[[Outcome], tuple[float, ...]]
 """What placements are compared by, lowest first."""
 
-_MEASURING = 4
+MEASURING = 4
 """What measuring a placement takes, for each unit and tensor."""
 
 _Move = tuple[tuple[int, ...], int]
@@ -41,23 +41,29 @@ def improve(problem: Problem, outcome: Outcome, rank: Rank, hope: float, budget:
 
 def _round(problem: Problem, outcome: Outcome, rank: Rank, hope: float, budget: Budget) -> Outcome:
     """Measure the moves, the most promising first, and make those that pay."""
-    moved: set[int] = set()
-    for units, target in _promising(problem, outcome, hope, budget):
-        if not moved.isdisjoint(units):
+    done: set[int] = set()
+    for units, target in promising(problem, outcome, hope, budget):
+        if not done.isdisjoint(units):
             continue
-        if not budget.spend(_MEASURING * (len(problem.names) + len(problem.tensors))):
+        if not budget.spend(MEASURING * (len(problem.names) + len(problem.tensors))):
             break
-        owners = list(outcome.owners)
-        for unit in units:
-            owners[unit] = target
-        found = evaluate(problem, owners)
+        found = moved(problem, outcome, units, target)
         if rank(found) < rank(outcome):
             outcome = found
-            moved.update(units)
+            done.update(units)
     return outcome
 
 
-def _promising(problem: Problem, outcome: Outcome, hope: float, budget: Budget) -> list[_Move]:
+def moved(problem: Problem, outcome: Outcome, units: tuple[int, ...], target: int) -> Outcome:
+    """The placement with some units elsewhere."""
+    owners = list(outcome.owners)
+    for unit in units:
+        owners[unit] = target
+    return evaluate(problem, owners)
+
+
+def promising(problem: Problem, outcome: Outcome, hope: float, budget: Budget) -> list[_Move]:
+    """Moves that make units and copies dearer by no more than is hoped for, the best first."""
     estimate = Estimate(problem, outcome)
     rated: list[tuple[float, int, tuple[int, ...], int]] = []
     for units, target in _moves(problem, outcome):

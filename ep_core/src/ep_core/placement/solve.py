@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from ep_core.errors import OptionError, PlacementError
 from ep_core.placement.budget import Budget
-from ep_core.placement.cloning import Cloned, cloned
+from ep_core.placement.cloning import Cloned, cloned, relaxed
 from ep_core.placement.expansion import Prices, expand
 from ep_core.placement.fitting import check_room, roomy
 from ep_core.placement.objective import Outcome, evaluate
 from ep_core.placement.problem import IMPOSSIBLE, Problem
-from ep_core.placement.search import improve
+from ep_core.placement.search import MEASURING, improve, moved, promising
 
 __all__ = ["Limits", "Solution", "first_choices", "greedy", "solve"]
 
@@ -35,7 +35,7 @@ _HOPE = 3.0
 """Starts of a partition that one move may save, at most, for all that is known beforehand."""
 _ROUNDS = 4
 _RAISES = 8
-_ROOM_PRICES = tuple(1e-2 * 32**step for step in range(4))
+_ROOM_PRICES = (0.1, 0.3, 3.0, 30.0, 300.0)
 """Of all the room of a memory, in costs of a simple placement; raised until everything fits."""
 _HALVINGS = 2
 _JOINTS = 6
@@ -124,9 +124,11 @@ def solve(problem: Problem, limits: Limits | None = None) -> Solution:
         found = sorted(found, key=limits.rank)
         if problem.clonable:
             del found[_CLONED:]
-        if problem.clonable and budget.left > 0:
-            found.append(cutter.cut(Prices(crossing=cutter.start, cloning=True)))
-    best = _with_clones(problem, found, limits)
+            cutter.problem = relaxed(problem)
+            if budget.left > 0:
+                cut = cutter.cut(Prices(crossing=cutter.start))
+                found.append(evaluate(problem, cut.owners))
+    best = _with_clones(problem, found, limits, budget)
     check_room(problem, best.outcome)
     _keep_to(problem, limits, best.outcome)
     kept = not simple.overflow and not any(limits.excess(simple))
@@ -155,13 +157,26 @@ def first_choices(problem: Problem, choices: Sequence[int], limits: Limits) -> S
     return Solution(best, greedy(problem), True, problem)
 
 
-def _with_clones(problem: Problem, found: Sequence[Outcome], limits: Limits) -> Cloned:
-    """The best, with clones where that makes it better."""
+def _with_clones(
+    problem: Problem, found: Sequence[Outcome], limits: Limits, budget: Budget
+) -> Cloned:
+    """The best, with clones where that makes it better; then by moves that pay only with clones."""
     best = Cloned(problem, min(found, key=limits.rank))
-    for outcome in found if problem.clonable else ():
+    if not problem.clonable:
+        return best
+    base, free = best.outcome, relaxed(problem)
+    for outcome in found:
         other = cloned(problem, outcome, _cost_to_beat(best.outcome, limits))
         if limits.rank(other.outcome) < limits.rank(best.outcome):
-            best = other
+            best, base = other, outcome
+    effort = 2 * MEASURING * (len(problem.names) + len(problem.tensors))
+    waiting = promising(free, base, 0.0, budget)
+    while waiting and budget.spend(effort):
+        outcome = moved(problem, base, *waiting.pop(0))
+        other = cloned(problem, outcome, _cost_to_beat(best.outcome, limits))
+        if limits.rank(other.outcome) < limits.rank(best.outcome):
+            best, base = other, outcome
+            waiting = promising(free, base, 0.0, budget)
     return best
 
 
@@ -201,20 +216,30 @@ class _Cutter:
         self._targets = sorted({c for able in problem.able if len(able) > 1 for c in able})
         self._origin = classic if len(self._targets) == 2 else simple
 
-    def cut(self, prices: Prices) -> Outcome:
-        """Steps for each target in turn until a round gains nothing.
+    def cut(
+        self, prices: Prices, start: Outcome | None = None, first: Sequence[int] = ()
+    ) -> Outcome:
+        """Steps for each target in turn until none of them gains anything.
 
         For two targets one step is the whole answer, as every free unit starts on the first.
+
+        Args:
+            start: a placement to begin with where there are more, near to what is looked for.
+            first: targets to begin with; without any effort left, those have to do.
         """
-        problem, owners = self.problem, list(self._origin.owners)
+        problem, budget = self.problem, self.budget
         if len(self._targets) == 2:
-            return evaluate(problem, expand(problem, owners, self._targets[1], prices, self.budget))
-        for _ in range(_ROUNDS):
-            before = owners
-            for target in self._targets:
-                owners = expand(problem, owners, target, prices, self.budget)
-            if owners == before or self.budget.left <= 0:
+            owners = expand(problem, self._origin.owners, self._targets[1], prices, budget)
+            return evaluate(problem, owners)
+        targets = [*first, *(t for t in self._targets if t not in first)]
+        least = len(first) or len(targets)
+        owners, idle = list((start or self._origin).owners), 0
+        for step in range(_ROUNDS * len(targets)):
+            if idle == len(targets) or (budget.left <= 0 and step and step % least == 0):
                 break
+            before = owners
+            owners = expand(problem, owners, targets[step % len(targets)], prices, budget)
+            idle = idle + 1 if owners == before else 0
         return evaluate(problem, owners)
 
     def fit(self, over: Outcome) -> Iterator[Outcome]:
@@ -225,16 +250,18 @@ class _Cutter:
         """
         low = high = 0.0
         for high in _ROOM_PRICES:
-            fitting = self._priced(high)
+            fitting = self._priced(high, over)
             yield fitting
             if not fitting.overflow:
                 break
             over, low = fitting, high
         if low == high:
             return
-        for _ in range(_HALVINGS):
+        for halving in range(_HALVINGS):
+            if halving and self.budget.left <= 0:
+                break
             middle = math.sqrt(low * high) if low else high / 16
-            found = self._priced(middle)
+            found = self._priced(middle, over)
             yield found
             if found.overflow:
                 over, low = found, middle
@@ -254,11 +281,17 @@ class _Cutter:
             yield found
             low, high = (low, middle) if found.overflow else (middle, high)
 
-    def _priced(self, factor: float) -> Outcome:
-        """Cut where all the room of a memory costs so many times what the origin does."""
+    def _priced(self, factor: float, over: Outcome) -> Outcome:
+        """Cut where all the room of a memory costs so many times what the origin does.
+
+        Args:
+            over: a placement that takes more room; what has to leave goes where there is no limit.
+        """
         total = factor * (self._origin.cost or 1.0)
-        memory = {m: total / max(1, room) for m, room in self.problem.tight.items()}
-        return self.cut(Prices(crossing=self.start, memory=memory))
+        tight, place = self.problem.tight, self.problem.memory_of
+        memory = {m: total / max(1, room) for m, room in tight.items()}
+        spare = [target for target in self._targets if place[target] not in tight]
+        return self.cut(Prices(crossing=self.start, memory=memory), over, spare)
 
 
 def _cuts(cutter: _Cutter, limits: Limits, classic: Outcome, simple: Outcome) -> list[Outcome]:
@@ -268,9 +301,8 @@ def _cuts(cutter: _Cutter, limits: Limits, classic: Outcome, simple: Outcome) ->
     for factor in factors:
         if budget.left > 0:
             found.append(cutter.cut(Prices(crossing=factor * start)))
-    cheapest = min(found, key=lambda outcome: outcome.cost)
-    if cheapest.overflow:
-        found += cutter.fit(cheapest)
+            if found[-1].overflow and len(found) == 1:
+                found += cutter.fit(found[-1])
     price = max(start, classic.cost / 1000)
     for _ in range(_RAISES):
         copies, partitions = limits.excess(min(found, key=limits.rank))
@@ -310,23 +342,26 @@ def _keep_to(problem: Problem, limits: Limits, best: Outcome) -> None:
         else ("max_partitions", limits.max_partitions, best.partitions)
     )
     raise PlacementError(
-        f"{name}={limit} contradicts where nodes may run: {_apart(problem)}",
+        f"{name}={limit} contradicts where nodes may run: {_apart(problem, name)}",
         got=f"{count} at the least, of the placements tried",
         fix=f"Raise {name}, or change the pins and providers.",
     )
 
 
-def _apart(problem: Problem) -> str:
-    """Two units that can't be together, or else a word on the memories."""
+def _apart(problem: Problem, name: str) -> str:
+    """Two units that can't be together, or else a word on what there is at the least."""
+    counted = name == "max_copies"  # what the core runs is in no partition
     bound: dict[int, int] = {}
     for unit, able in enumerate(problem.able):
-        if len(able) == 1:
+        if len(able) == 1 and (counted or able[0] not in problem.solo):
             bound.setdefault(able[0], unit)
     texts = []
     for candidate, unit in sorted(bound.items()):
         how = "is pinned to" if unit in problem.pinned else "can run only on"
         texts.append(f"{problem.names[unit]!r} {how} {problem.candidates[candidate]!r}")
-    return ", ".join(texts) or "inputs and outputs are in host memory"
+    if texts:
+        return ", ".join(texts)
+    return "inputs and outputs are in host memory" if counted else "each is in a partition"
 
 
 def _size(problem: Problem) -> int:

@@ -142,9 +142,8 @@ class _On(Profiler):
         start = time.perf_counter_ns()
         result = work()
         end = time.perf_counter_ns()
-        before, after, changed = _size(graph), _size(result), result is not graph
-        sizes = {"nodes_before": before, "nodes_after": after}
-        self._trace.add(name, "pass", start, end, "", changed=changed, **sizes)
+        sizes = {"nodes_before": _size(graph), "nodes_after": _size(result)}
+        self._trace.add(name, "pass", start, end, "", changed=result is not graph, **sizes)
         return result
 
     @property
@@ -168,8 +167,7 @@ class _On(Profiler):
 
 def _size(graph: Graph) -> int:
     """Nodes of a graph and of the bodies in it."""
-    bodies = (body for node in graph.nodes for body in node.bodies.values())
-    return len(graph.nodes) + sum(map(_size, bodies))
+    return len(graph.nodes) + sum(_size(b) for node in graph.nodes for b in node.bodies.values())
 
 
 @dataclass(kw_only=True)
@@ -225,6 +223,5 @@ class _TimedPool(ContextPool):
         if id(plan) not in self._timed:
             # The plan itself is kept too, so that no other one gets its identity.
             self._timed[id(plan)] = (plan, self._compiler.timed(plan, ""))
-        _, timed = self._timed[id(plan)]
         with self._trace.span(f"run {next(self._numbers)}", "run"):
-            return super().run(timed, inputs, options)
+            return super().run(self._timed[id(plan)][1], inputs, options)

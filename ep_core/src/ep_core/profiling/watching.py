@@ -1,7 +1,8 @@
 """When copies on streams really happen, which the host that queues them doesn't see.
 
 An event is recorded on both sides of each copy, and a thread looks at them in turn: the contracts
-tell that an event has happened, not when. So times are right to about a tenth of a millisecond.
+tell that an event has happened, not when. So times are as right as the looks are frequent: to about
+a tenth of a millisecond, or to as long as other threads kept this one from looking. Each copy says.
 """
 
 from __future__ import annotations
@@ -26,14 +27,22 @@ _PATIENCE_SECONDS = 2.0
 
 @dataclass(slots=True)
 class _Span:
-    """A copy under way; `start` is 0 until it has begun."""
+    """A copy under way.
+
+    Attributes:
+        looked: when what is awaited, its begin or its end, hadn't happened yet.
+        start: when it was seen to have begun; 0 until then.
+        unsure: nanoseconds by which `start` may be late.
+    """
 
     name: str
     row: str
     args: Mapping[str, Any]
     begin: Event
     end: Event
+    looked: int
     start: int = 0
+    unsure: int = 0
 
 
 class CopyWatch:
@@ -90,8 +99,10 @@ class CopyWatch:
         """In the order of their streams: one is over before the next is seen to begin."""
         found: list[_Span] = []
         rows: set[str] = set()
+        now = time.perf_counter_ns()
         for span in spans:
             if span.row in rows or self._is_under_way(span):
+                span.looked = now
                 rows.add(span.row)
                 found.append(span)
         return found
@@ -100,12 +111,15 @@ class CopyWatch:
         try:
             if not span.start and span.begin.done():
                 span.start = time.perf_counter_ns()
+                span.unsure = span.start - span.looked
             if not span.start or not span.end.done():
                 return True
         except Exception:  # noqa: BLE001 - whoever waits for the copy is told
             return False
         now = time.perf_counter_ns()
-        self._trace.add(span.name, "device copy", span.start, now, span.row, **span.args)
+        unsure = max(span.unsure, now - span.looked) / 1000
+        args = {**span.args, "right_to_us": unsure}
+        self._trace.add(span.name, "device copy", span.start, now, span.row, **args)
         return False
 
 
@@ -132,7 +146,8 @@ class WatchedCopy:
     def execute(self, values: list[Any], state: RunState) -> None:
         stream = state.stream(self.stream)
         assert stream is not None
+        before = time.perf_counter_ns()
         begin = stream.record()
         self.step.execute(values, state)
         row = f"{self.row}, stream {self.watch.number(stream)}"
-        self.watch.add(_Span(self.name, row, self.args, begin, stream.record()))
+        self.watch.add(_Span(self.name, row, self.args, begin, stream.record(), before))

@@ -71,19 +71,21 @@ class _Walk:
         """Run a partition, which makes those outputs that it isn't given memory for."""
         given = {position for position, _ in step.given}
         given |= {at for at, scratch in enumerate(step.scratch) if scratch is not None}
-        made = [slot for at, slot in enumerate(step.outputs) if at not in given]
+        made = {at: slot for at, slot in enumerate(step.outputs) if at not in given}
         memory = self._held[step.outputs[0]].memory
         told = self._told.get(id(step.partition), f"{step.label} doesn't tell what it takes")
         if isinstance(told, str):
             self._unknown.setdefault(memory, told)
         elif told.workspace_bytes is None or (made and told.output_bytes is None):
             self._unknown.setdefault(memory, f"what {step.label} takes isn't known before the run")
-        elif given or told.together_bytes is None:
-            outputs = sum(self._size(self._held[slot]) for slot in made)
-            self._reach(memory, told.workspace_bytes + outputs)
         else:
-            self._reach(memory, told.together_bytes)
-        self.make(made)
+            sizes = {at: self._size(self._held[slot]) for at, slot in made.items()}
+            # Without stages at least: with given memory no more than without, nor than in sum.
+            apart = told.workspace_bytes + sum(sizes.values())
+            bound = min(apart, apart if told.together_bytes is None else told.together_bytes)
+            stages = (own + sum(sizes.get(at, 0) for at in there) for own, there in told.stages)
+            self._reach(memory, max(stages, default=bound))
+        self.make(made.values())
 
     def bodies(self, plans: Iterable[Plan], made: Iterable[int], times: int) -> None:
         """Run one of several bodies, with what is kept of outputs meanwhile."""

@@ -20,6 +20,7 @@ from ep_core.errors import ContractError, NotSupportedError
 from ep_core.graph import Graph, Node, Subgraph, ValueInfo
 from ep_core.partition import Candidate, answers, cut_claim
 from ep_core.placement.roofline import Sizes
+from ep_core.tuning.bounds import check_bounds
 from ep_core.tuning.feeds import feed
 from ep_core.tuning.work import Work
 from ep_core.types import HOST_MEMORY, DataType, OpSet, TensorType
@@ -29,11 +30,10 @@ __all__ = ["Bench", "close_quietly", "quickest"]
 _Submit = Callable[[], Sequence[Value | None] | None]
 """Submits work, and returns values that it makes, if any."""
 
-_WARM_UPS = 1
 _FEWEST, _MOST = 5, 50
-_ENOUGH_SECONDS = 0.02
-"""Runs of one measurement: at least the fewest, then until there are enough seconds of them. The
-quickest counts, for whatever else the machine does can only add to it."""
+_ENOUGH_SECONDS, _LONG_SECONDS = 0.02, 1.0
+"""Runs of one measurement: at least the fewest, then until there are enough seconds of them; fewer
+where they take long. The quickest counts, for whatever else the machine does can only add to it."""
 
 _LONG = 9
 """Operators of the longer chain by which starting a partition is told from its work."""
@@ -45,11 +45,14 @@ _SMALL, _LARGE = 2**8, 2**22
 
 
 def quickest(once: Callable[[], float]) -> float:
-    """The least seconds of several tries."""
-    for _ in range(_WARM_UPS):
-        once()
-    found: list[float] = []
-    while len(found) < _FEWEST or (len(found) < _MOST and sum(found) < _ENOUGH_SECONDS):
+    """The least seconds of several tries, the first of which counts only if it takes long."""
+    warm_up = once()
+    if warm_up >= _LONG_SECONDS:
+        return warm_up
+    found = [once()]
+    while sum(found) < (_LONG_SECONDS if len(found) < _FEWEST else _ENOUGH_SECONDS):
+        if len(found) == _MOST:
+            break
         found.append(once())
     return min(found)
 
@@ -75,6 +78,7 @@ class Bench:
         Raises:
             whatever making inputs, compiling or running raises.
         """
+        check_bounds(work.graph, work.indices, work.sizes)
         subgraph = cut_claim(work.graph, work.indices, self.candidate, "measured")
         with contextlib.ExitStack() as undo:
             feeds = (feed(work.graph, subgraph.nodes, n, work.sizes) for n in subgraph.inputs)
@@ -110,7 +114,8 @@ class Bench:
             NotSupportedError: the provider works in host memory.
         """
         small, large = self._copied(_SMALL), self._copied(_LARGE)
-        return small, 4 * (_LARGE - _SMALL) / max(large - small, 1e-9)
+        # Where latency is most of it, or noise, the difference says nothing of the bandwidth.
+        return small, 4 * (_LARGE - _SMALL) / max(large - small, large / 10, 1e-9)
 
     # ------------------------------------------------------------ inside
 

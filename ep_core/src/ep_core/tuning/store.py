@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import json
 import logging
-import math
 import platform
 import stat
 import sys
@@ -39,6 +38,8 @@ _MOST_ENTRIES = 20_000
 """Kept in one file; the oldest go first."""
 _MOST_BYTES = 2**22
 """Of a file that is read: twice what the most entries take."""
+_MOST_SECONDS = 1e17
+"""Of an entry; bytes per second are among them, which `Bench.copying` keeps below this."""
 _MOST_FILES = 64
 """Kept in one folder; the ones that were written longest ago go first."""
 _WRITING = threading.Lock()
@@ -115,18 +116,21 @@ def _checked(data: Any, binding: list[str]) -> dict[str, float | None]:
         raise ValueError("it holds no seconds by key")
     for value in seconds.values():
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and not (number and math.isfinite(value) and value >= 0):
+        if value is not None and not (number and 0 <= value <= _MOST_SECONDS):
             raise ValueError("an entry is no number of seconds")
     return {key: None if value is None else float(value) for key, value in seconds.items()}
 
 
 def _remove_oldest(newest: Path) -> None:
-    """Keep the folder small; another process may be quicker, or have a file open (Windows)."""
+    """Keep the folder small; another process may be quicker, or have a file open (Windows).
+
+    What a killed process left half written counts too. The newest stays whatever the clock says.
+    """
     found = []
-    for path in newest.parent.glob("costs-*.json"):
+    for path in newest.parent.glob("costs-*"):
         with contextlib.suppress(OSError):
-            found.append((path.lstat().st_mtime_ns, path))
-    for _, path in sorted(found)[:-_MOST_FILES]:
+            found.append((path == newest, path.lstat().st_mtime_ns, path))
+    for _, _, path in sorted(found)[:-_MOST_FILES]:
         with contextlib.suppress(OSError):
             path.unlink()
 

@@ -19,6 +19,7 @@ from ep_core.running.executor import ContextPool
 from ep_core.running.plan import Scratch
 from ep_core.running.planner import Planner
 from ep_core.tuning.bench import close_quietly, quickest
+from ep_core.tuning.bounds import check_bounds
 from ep_core.tuning.feeds import feed
 
 __all__ = ["trial_seconds"]
@@ -39,6 +40,8 @@ def trial_seconds(
     """
     graph, scratch = placed.graph, list[Scratch]()
     by_name = {candidate.name: candidate for candidate in candidates}
+    live = sorted(index for spec in placed.specs for index in spec.indices)
+    check_bounds(graph, live, Sizes(graph, {}))
     planner = Planner(graph, candidates, scratch)
     with contextlib.ExitStack() as undo:
         for number, spec in enumerate(placed.specs):

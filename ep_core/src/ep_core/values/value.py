@@ -295,7 +295,7 @@ class OrtValue:
             return export(tensor, {**version, **given})
         own = tensor.__dlpack_device__()
         wanted = own if dl_device is None else dl_device
-        if wanted == HOST_DEVICE != own and copy is not False:
+        if wanted == HOST_DEVICE and (copy or (copy is None and own != HOST_DEVICE)):
             return export(self.numpy(), version)
         if wanted != own or copy:
             raise DLPackError(

@@ -83,14 +83,18 @@ class Loan:
 
     Attributes:
         released: it has been given up; work already submitted may still use it.
+        stream: of the release.
+        lent: 0: it isn't exported again.
     """
 
-    __slots__ = ("_borrowed", "nbytes", "pool", "released")
+    __slots__ = ("_borrowed", "lent", "nbytes", "pool", "released", "stream")
 
     def __init__(self, pool: MemoryPool, borrowed: Borrowed, nbytes: int) -> None:
         self.pool = pool
         self.nbytes = nbytes
         self.released = False
+        self.stream: Stream | None = None
+        self.lent = 0
         self._borrowed: Borrowed | None = borrowed
 
     def payload(self) -> Storage:

@@ -9,8 +9,6 @@ in use when it changes hands.
 from __future__ import annotations
 
 import math
-import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -23,6 +21,7 @@ from ep_core.errors import AllocationError, ContractError, NotSupportedError
 from ep_core.types import DataType, MemoryInfo
 from ep_sdk.arena import Arena
 from ep_sdk.dlpack import lend, take
+from ep_sdk.pooled import Lending, PooledBuffer, own_buffer
 from ep_sdk.simulator.blocks import EXT_DEVICE, GUARD_BYTES, POISON, Block, Loan, Storage
 from ep_sdk.simulator.device import SimulatedDevice
 from ep_sdk.simulator.stream import SimulatorStream
@@ -32,59 +31,13 @@ __all__ = ["GUARD_BYTES", "POISON", "MemoryPool", "SimulatorBuffer", "device_arr
 _PATIENCE_SECONDS = 10.0
 
 
-class SimulatorBuffer:
+class SimulatorBuffer(PooledBuffer[Block | Loan]):
     """A tensor in the simulator's memory; meets `ep_core.contracts.Buffer`.
 
     Has no way to read its bytes: that takes a copy through the simulator's data transfer.
     """
 
-    __slots__ = ("_block", "_dtype", "_is_view", "_shape")
-
-    def __init__(
-        self,
-        block: Block | Loan,
-        dtype: DataType,
-        shape: tuple[int, ...],
-        *,
-        is_view: bool = False,
-    ) -> None:
-        self._block = block
-        self._dtype = dtype
-        self._shape = shape
-        self._is_view = is_view
-
-    @property
-    def dtype(self) -> DataType:
-        """Element type."""
-        return self._dtype
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Lengths of the dimensions."""
-        return self._shape
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the elements."""
-        return self._block.nbytes
-
-    @property
-    def memory(self) -> MemoryInfo:
-        """The memory of its device."""
-        return self._block.pool.memory
-
-    def reshaped(self, shape: tuple[int, ...]) -> SimulatorBuffer:
-        """The same bytes under another shape of as many elements; not to be released."""
-        self.check()
-        return SimulatorBuffer(self._block, self._dtype, shape, is_view=True)
-
-    def check(self) -> None:
-        """Raise ContractError if the buffer has been released."""
-        if self._block.released:
-            raise ContractError(
-                f"a buffer of {self.memory.device} was used after it was released",
-                got=repr(self),
-            )
+    __slots__ = ()
 
     def data_ptr(self) -> int:
         """Where its bytes are; only the simulator may read there.
@@ -108,18 +61,14 @@ class SimulatorBuffer:
         block = self._block
         if isinstance(block, Loan):
             raise BufferError("memory of another library isn't exported again")
-        block.pool.count_lent(block)
         device = self.__dlpack_device__()
-        given_back = partial(block.pool.returned.append, block)
+        given_back = block.pool.lending.lend(block)
         address = int(block.payload().ctypes.data)
         return lend(address, self.shape, self.dtype, device, given_back, max_version)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """An extension device, with the number of the simulated device."""
         return (EXT_DEVICE, int(self.memory.device.rpartition(":")[2]))
-
-    def __repr__(self) -> str:
-        return f"<{self.memory} {self._dtype.text}{list(self._shape)}>"
 
 
 def device_array(buffer: SimulatorBuffer) -> np.ndarray[Any, Any]:
@@ -135,8 +84,7 @@ class MemoryPool:
     """The memory of one device; meets `ep_core.contracts.Allocator`.
 
     Attributes:
-        returned: blocks that a capsule of DLPack's has given up since somebody looked. That happens
-            on any thread and inside the garbage collector, so nothing is done about it there.
+        lending: what other libraries share by DLPack.
     """
 
     def __init__(self, device: SimulatedDevice, capacity: int, alignment: int) -> None:
@@ -145,8 +93,7 @@ class MemoryPool:
         self._arena: Arena[Storage] = Arena(
             self._reserve, self._unreserve, alignment, _PATIENCE_SECONDS
         )
-        self._releasing = threading.Lock()
-        self.returned: deque[Block] = deque()
+        self.lending: Lending[Block | Loan] = Lending(self._free)
 
     @property
     def memory(self) -> MemoryInfo:
@@ -166,7 +113,7 @@ class MemoryPool:
             DeviceLostError: the device is lost.
         """
         self._device.check()
-        self._take_back()
+        self.lending.take_back()
         if dtype.bits % 8 or dtype is DataType.STRING:
             raise NotSupportedError(f"memory of {self.memory.device} holds no {dtype.text}")
         nbytes = math.prod(shape) * (dtype.bits // 8)
@@ -194,27 +141,7 @@ class MemoryPool:
             ContractError: not a buffer of this memory, a view, or released already; without a
                 stream also if somebody wrote beyond its ends.
         """
-        if not isinstance(buffer, SimulatorBuffer) or buffer._block.pool is not self:
-            raise ContractError(
-                f"a buffer was released to {self.memory.device}, which it isn't from",
-                got=repr(buffer),
-            )
-        if buffer._is_view:
-            raise ContractError("a view of a buffer was released", got=repr(buffer))
-        self._take_back()
-        block = buffer._block
-        with self._releasing:
-            buffer.check()
-            block.released = True
-            if isinstance(block, Block):
-                block.stream = stream
-                if block.lent:
-                    return
-        if isinstance(block, Loan):
-            if not _in_order(stream, block.give_back):
-                block.give_back()
-            return
-        self._free(block)
+        self.lending.release(own_buffer(buffer, SimulatorBuffer, self), stream)
 
     def import_dlpack(self, tensor: Any) -> SimulatorBuffer:
         """A buffer over another library's tensor, or over one of the simulator's.
@@ -228,14 +155,9 @@ class MemoryPool:
         nbytes = math.prod(borrowed.shape) * borrowed.dtype.numpy.itemsize
         return SimulatorBuffer(Loan(self, borrowed, nbytes), borrowed.dtype, borrowed.shape)
 
-    def count_lent(self, block: Block) -> None:
-        """Note that one more capsule shares a block."""
-        with self._releasing:
-            block.lent += 1
-
     def stats(self) -> AllocatorStats:
         """Counters; memory is in use until it is released, whatever its stream still has to do."""
-        self._take_back()
+        self.lending.take_back()
         return replace(self._arena.stats(), pinned_bytes=self._device.pinned.nbytes())
 
     def close(self) -> None:
@@ -254,22 +176,13 @@ class MemoryPool:
     def _unreserve(self, storage: Storage) -> None:
         self._room += len(storage) - 2 * GUARD_BYTES
 
-    def _take_back(self) -> None:
-        """Free what was released while it was lent, and has been given back since."""
-        while True:
-            try:
-                block = self.returned.popleft()
-            except IndexError:
-                return
-            with self._releasing:
-                block.lent -= 1
-                is_free = block.released and not block.lent
-            if is_free:
-                self._free(block)
-
-    def _free(self, block: Block) -> None:
+    def _free(self, block: Block | Loan) -> None:
         """Let others have a released block once its stream got there."""
         stream = block.stream
+        if isinstance(block, Loan):
+            if not _in_order(stream, block.give_back):
+                block.give_back()
+            return
         if _in_order(stream, lambda: self._wipe(block)):
             # Only now: whoever takes the chunk queues its own work behind the wiping.
             turn = self._arena.give(block.chunk, stream)

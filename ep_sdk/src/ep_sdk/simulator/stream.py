@@ -1,9 +1,10 @@
 """Streams and events of the simulator: one worker thread per stream, which works in order.
 
 An error makes the stream skip whatever was submitted before the host heard of it; events still
-happen and memory is still freed, so nothing hangs. The host hears of an error once per stream; an
-event that the error reached keeps it, because what it stands for was never computed. What is kept
-must not keep what frames on the way of the error refer to: feeds, results, arrays of kernels.
+happen and are waited for, and memory is still freed, so nothing hangs or is freed too early. The
+host hears of an error once per stream; an event that the error reached keeps it, because what it
+stands for was never computed. What is kept must not keep what frames on the way of the error refer
+to: feeds, results, arrays of kernels.
 """
 
 from __future__ import annotations
@@ -131,19 +132,23 @@ class SimulatorStream:
         return self._append_event()
 
     def wait(self, event: Event) -> None:
-        """Let later work wait for `event`, of any provider; the host goes on."""
+        """Let later work wait for `event`, of any provider; the host goes on.
+
+        It does so after an error too: memory that is released later may be in use until then.
+        """
+        self.device.check()
+        with self._lock:
+            term = self._term
 
         def wait_for() -> None:
-            if not isinstance(event, SimulatorEvent):
-                event.synchronize()
+            error = _outcome(event)
+            if error is None or term <= self._spoiled_term:
                 return
-            error = event.wait_quietly()
-            if isinstance(error, DeviceLostError):
+            if not isinstance(event, SimulatorEvent) or isinstance(error, DeviceLostError):
                 raise _like(error)
-            if error is not None:
-                raise RunError(f"skipped, because work that it waits for failed: {error}")
+            raise RunError(f"skipped, because work that it waits for failed: {error}")
 
-        self.submit(wait_for)
+        self._append(wait_for, always=True)
 
     def synchronize(self) -> None:
         """Block until the queue is empty; raise the first error since the last one heard of."""
@@ -227,6 +232,17 @@ class SimulatorStream:
                 self._error = known
                 self._unheard = True
             self._spoiled_term = max(self._spoiled_term, term)
+
+
+def _outcome(event: Event) -> Exception | None:
+    """Block until an event has happened; return what work before it met."""
+    if isinstance(event, SimulatorEvent):
+        return event.wait_quietly()
+    try:
+        event.synchronize()
+    except Exception as error:  # noqa: BLE001 - told by whoever waits
+        return error
+    return None
 
 
 def _drop_frames(error: BaseException) -> None:

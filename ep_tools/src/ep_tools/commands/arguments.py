@@ -92,7 +92,8 @@ def add_dims(parser: argparse.ArgumentParser) -> None:
         type=parse_dim,
         metavar="NAME=INT",
         dest="dims",
-        help="length of a dimension that the model leaves open",
+        help="length of a dimension that the model leaves open; one without a name is called "
+        "after input and axis: x.2",
     )
 
 

@@ -11,11 +11,14 @@ __all__ = ["CheckCommand"]
 
 _EPILOG = f"""\
 {arguments.INPUT_HELP}
+  What --dim and --shape give is fixed before the model is placed, also without --measure.
+
 examples:
   ep check model.onnx --providers openvino                 does openvino run all of it?
   ep check model.onnx --providers openvino,cpu             do the two?
   ep check model.onnx --providers npu --what-if npu.json   on a device that isn't here
   ep check model.onnx --providers openvino --certificate-policy off    certified or not
+  ep check model.onnx --providers openvino --dim batch=8   for a batch of 8
   ep check model.onnx --providers openvino --measure       and is the CPU alone faster?
 
 exit codes:
@@ -55,16 +58,12 @@ class CheckCommand:
     def run(self, args: argparse.Namespace) -> int:
         from ep_tools.check_model import CheckRequest, check_model
 
-        feeds = arguments.feed_request(args, fill=True)
-        # Dimensions that are fixed make the sizes of copies known.
         session = replace(
-            arguments.session_request(args),
-            free_dimensions=args.dims,
-            placement=arguments.placement_request(args),
+            arguments.session_request(args), placement=arguments.placement_request(args)
         )
         request = CheckRequest(
             session=session,
-            feeds=replace(feeds, dims=()),
+            feeds=arguments.feed_request(args, fill=True),
             what_if=args.what_if,
             measure=args.measure,
         )

@@ -85,8 +85,8 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile",
         metavar="TRACE",
-        help="a trace that ep profile has written, or a session of the same model, providers and "
-        "options: what was measured stands beside what is predicted",
+        help="a trace that ep profile has written, or a session of the same model, providers, "
+        "lengths and options: what was measured stands beside what is predicted",
     )
 
 

@@ -11,6 +11,8 @@ __all__ = ["ProfileCommand"]
 
 _EPILOG = f"""\
 {arguments.INPUT_HELP}
+  What --dim and --shape give is fixed before the model is placed, so that predictions are for it.
+
 the trace:
   A JSON file for ui.perfetto.dev or chrome://tracing: making the session with every graph pass,
   placement and the compilation of every partition; then each run with its copies, partitions, waits

@@ -56,7 +56,7 @@ def timeline_json(
     """One run: its rows, and spans of row, microseconds of start and length, kind, scope, place.
 
     A span of something else has a label in place of the scope. A last 1 says that it is only the
-    handing over to a stream.
+    handing over to a stream, a last 2 that it was seen so late that its times tell little.
 
     Args:
         places: by kind and position in the report, scope and position in its list.
@@ -72,7 +72,8 @@ def timeline_json(
             what = places[span.kind, span.target]
         elif span.target is not None:
             what = boxes[span.target]
-        spans.append([span.row, start, length, span.kind, *what, *([1] if span.queued else [])])
+        marks = [1] if span.queued else [2] if span.unsure else []
+        spans.append([span.row, start, length, span.kind, *what, *marks])
     return {"rows": list(measured.rows), "spans": spans}
 
 

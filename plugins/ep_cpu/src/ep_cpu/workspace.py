@@ -45,12 +45,14 @@ _SPARING_IN_FULL = _names(
 
 _WIDENING = _SPARING_IN_FULL | _names(
     """
-    ArgMax ArgMin AveragePool BatchNormalization Clip CumSum DequantizeLinear DynamicQuantizeLinear
-    Erf GRU Gelu GlobalAveragePool GlobalMaxPool GroupNormalization Hardmax InstanceNormalization
-    LRN LSTM LayerNormalization LogSoftmax LpNormalization MatMulInteger MaxPool Mean
-    MeanVarianceNormalization PRelu QLinearMatMul QuantizeLinear QuickGelu RMSNormalization RNN
-    ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd
-    ReduceSum ReduceSumSquare Resize Shrink SimplifiedLayerNormalization Softmax TopK Trilu
+    ArgMax ArgMin AveragePool BatchNormalization BiasGelu Clip CumSum DequantizeLinear
+    DynamicQuantizeLinear Erf FastGelu FusedMatMul Gelu GlobalAveragePool GlobalMaxPool
+    GroupNormalization Hardmax InstanceNormalization LRN LayerNormalization LogSoftmax
+    LpNormalization MatMulInteger MaxPool Mean MeanVarianceNormalization OneHot PRelu QLinearMatMul
+    QuantizeLinear QuickGelu RMSNormalization ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp
+    ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Resize RotaryEmbedding
+    Shrink SimplifiedLayerNormalization SkipLayerNormalization SkipSimplifiedLayerNormalization
+    Softmax TopK Trilu
     """
 )
 _TEMPORARIES = 3
@@ -58,6 +60,16 @@ _TEMPORARIES = 3
 
 _CONVOLVING = frozenset(("Conv", "ConvInteger", "ConvTranspose", "FusedConv", "QLinearConv"))
 """These copy windows into columns as well."""
+
+_RECURRENT = frozenset(("DynamicQuantizeLSTM", "GRU", "LSTM", "RNN"))
+"""These have the gates and the states of all steps as well."""
+
+_ATTENDING = {("", "Attention"): 4, ("com.microsoft", "MultiHeadAttention"): 6}
+"""These have tables of queries against keys as well; the position of past keys among inputs."""
+_TABLES = 6
+_REPEATED = 4
+_PATTERN_BYTES = 32
+"""For each query and key: of masks and of what is causal, before there are scores."""
 
 _UNWIDENED = (DataType.FLOAT, DataType.DOUBLE)
 
@@ -74,9 +86,14 @@ def workspace_of(node: KernelNode) -> int | None:
     is_full = node.input_dtype(0) in _UNWIDENED
     if operator in _SPARING or (operator in _SPARING_IN_FULL and is_full):
         return slack + plain // 3
+    beside: int | None = 0 if operator in _WIDENING else None
     if operator in _CONVOLVING:
-        return slack + _TEMPORARIES * wide + _columns(node)
-    return slack + _TEMPORARIES * wide if operator in _WIDENING else None
+        beside = _columns(node)
+    elif operator in _RECURRENT:
+        beside = _steps(node)
+    elif (node.node.domain, operator) in _ATTENDING:
+        beside = _scores(node, wide)
+    return None if beside is None else slack + _TEMPORARIES * wide + beside
 
 
 def _columns(node: KernelNode) -> int:
@@ -85,8 +102,41 @@ def _columns(node: KernelNode) -> int:
     narrow, wide = _lengths(node.input_types[0]), _lengths(node.output_types[0])
     if node.node.op_type == "ConvTranspose":
         narrow, wide = wide, narrow
-    size = 8 if node.input_dtype(0) is DataType.DOUBLE else 4
-    return math.prod((*_lengths(weight)[2:], *narrow[1:2], *wide[2:], size))
+    return math.prod((*_lengths(weight)[2:], *narrow[1:2], *wide[2:], _computed_size(node)))
+
+
+def _steps(node: KernelNode) -> int | None:
+    """Bytes of the gates and, once alone and twice joined, the states of all steps."""
+    steps, weight = (_lengths(node.input_types[at]) for at in (0, 2))
+    if len(steps) != 3 or len(weight) != 3:
+        return None
+    directions, *sides = weight
+    rows = directions * max(sides) + (1 + 2 * directions) * min(sides)
+    return steps[0] * steps[1] * rows * _computed_size(node)
+
+
+def _scores(node: KernelNode, wide: int) -> int | None:
+    """Bytes of tables of queries against keys, and of keys and values repeated for each query head.
+
+    Args:
+        wide: bytes of all inputs and outputs in the type that is computed in.
+    """
+    past_at = _ATTENDING[node.node.domain, node.node.op_type]
+    query = _lengths(node.input_types[0])
+    key = _lengths(node.input_types[1]) if node.has_input(1) else query
+    past = _lengths(node.input_types[past_at])[-2:-1] if node.has_input(past_at) else ()
+    if min(len(query), len(key)) < 3:
+        return None
+    heads = query[1] if len(query) == 4 else node.attr("q_num_heads") or node.attr("num_heads", 1)
+    key_heads = key[1] if len(key) == 4 else node.attr("kv_num_heads") or heads
+    queries, keys = (x[2] if len(x) == 4 else x[1] for x in (query, key))
+    table = query[0] * queries * (keys + sum(past))
+    table_bytes = heads * _TABLES * _computed_size(node) + _PATTERN_BYTES
+    return table * table_bytes + (heads // max(1, key_heads) - 1) * _REPEATED * wide
+
+
+def _computed_size(node: KernelNode) -> int:
+    return 8 if node.input_dtype(0) is DataType.DOUBLE else 4
 
 
 def _lengths(kind: ValueType | None) -> tuple[int, ...]:

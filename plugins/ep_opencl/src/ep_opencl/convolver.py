@@ -11,23 +11,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ep_core.errors import RunError
 from ep_core.types import DataType
+from ep_opencl.convolution import Job, Shifts
+from ep_opencl.device import ClKernel
 from ep_opencl.elements import ELEMENTS
 from ep_opencl.launch import Bench
 from ep_opencl.memory import OpenCLBuffer
-from ep_opencl.product import Matrices, Packed, Product, Tail
+from ep_opencl.product import PART, Matrices, Packed, Product, Tail
+from ep_opencl.programs import read_source
 from ep_opencl.stream import OpenCLStream
 from ep_opencl.tiles import Tile
 from ep_opencl.vectors import int4
 from ep_opencl.windows import Geometry
 
-__all__ = ["Convolver", "Shifts", "int32s"]
+__all__ = ["Convolver", "int32s"]
 
 _NARROW = 4
 """Channels of a group up to which a product of matrices doesn't pay."""
@@ -41,48 +43,6 @@ _UNFOLDING_PRICE = 40
 
 _MANY_CHANNELS = 192
 """Output channels from which a 1 x 1 convolution unfolds its input."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shifts:
-    """What is added to elements before they are multiplied; padding is left as 0.
-
-    Attributes:
-        x: to those of the input.
-        weight: to those of the weights, with `CHANNEL` for the output channel.
-        parameters: kernel parameters that they name, each with a comma in front.
-    """
-
-    x: str = ""
-    weight: str = ""
-    parameters: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """One convolution under way."""
-
-    stream: OpenCLStream
-    x: OpenCLBuffer
-    weight: OpenCLBuffer
-    y: OpenCLBuffer
-    geometry: Geometry
-    groups: int
-    tail: Sequence[Any]
-    shifts: Sequence[Any]
-
-    @property
-    def images(self) -> int:
-        return self.x.shape[0]
-
-    @property
-    def filters(self) -> int:
-        return self.weight.shape[0]
-
-    @property
-    def channels(self) -> int:
-        """Of a group."""
-        return self.weight.shape[1]
 
 
 class Convolver:
@@ -123,15 +83,15 @@ class Convolver:
             "T": ELEMENTS[x].code,
             "TW": ELEMENTS[weight].code,
             "TC": ELEMENTS[y].code,
-            "NUMBER": self._product.number,
+            **self._product.sums(None),
             "X_SHIFT": self._shifts.x,
             "W_SHIFT(m)": self._shifts.weight.replace("CHANNEL", "(m)"),
             "SHIFT_PARAMETERS": self._shifts.parameters,
             "TAIL_PARAMETERS": tail.parameters,
             "TAIL(value, m, at)": f"({tail.text.replace('CHANNEL', '(m)')})",
         }
-        if self._product.number in ("float", "double"):
-            self._defines["IS_FLOATING"] = 1
+        if self._product.in_parts:
+            self._defines |= {"NUMBER": "float", "IS_FLOATING": 1}
 
     def __call__(
         self,
@@ -154,21 +114,24 @@ class Convolver:
             raise RunError("channels don't fit the weights", got=(x.shape, weight.shape, groups))
         shape = geometry.result_shape(x.shape, filters)
         with self._bench.writing(stream, shape, self._result, out) as y:
-            job = _Job(stream, x, weight, y, geometry, groups, tail_arguments, shift_arguments)
+            job = Job(stream, x, weight, y, geometry, groups, tail_arguments, shift_arguments)
             if math.prod(shape):
                 self._choose(job)
         return y
 
-    def _choose(self, job: _Job) -> None:
+    def _choose(self, job: Job) -> None:
         geometry = job.geometry
         own = job.filters // job.groups
-        if (own <= _NARROW and job.channels <= _NARROW) or not job.channels:
+        area = math.prod(geometry.window)
+        fits = not self._product.in_parts or job.channels * area <= PART
+        if (own <= _NARROW and job.channels <= _NARROW and fits) or not job.channels:
             self._one_by_one(job)
             return
         padded = geometry.padded
         waste = math.prod(padded) / math.prod(geometry.output) - 1
         suits = set(geometry.strides) == {1} and waste * own < _UNFOLDING_PRICE
-        if math.prod(geometry.window) == 1:
+        suits = suits and (not self._product.in_parts or area <= PART)
+        if area == 1:
             # Every element is read once: for many output channels it pays to lay them closely.
             suits = suits and own < _MANY_CHANNELS
         if suits and self._bench.device.is_cpu:
@@ -178,7 +141,7 @@ class Convolver:
 
     # ------------------------------------------------------------ over padded planes
 
-    def _one_by_one(self, job: _Job) -> None:
+    def _one_by_one(self, job: Job) -> None:
         padded = job.geometry.padded
         shape = (job.x.shape[0] * job.x.shape[1], *padded)
         defines = dict(self._defines)
@@ -187,9 +150,7 @@ class Convolver:
         depth, height, width = job.geometry.output
         with self._bench.scratch(job.stream, shape, self._product.packed_type) as planes:
             self._pad(job, planes)
-            kernel = self._bench.kernel(
-                "planes.cl", "convolve_planes", defines, head=self._tail.head
-            )
+            kernel = self._planes_kernel("convolve_planes", defines)
             kernel.launch(
                 job.stream.queue,
                 (width, height, job.images * job.filters * depth),
@@ -209,7 +170,7 @@ class Convolver:
                 ],
             )
 
-    def _by_planes(self, job: _Job) -> None:
+    def _by_planes(self, job: Job) -> None:
         geometry = job.geometry
         padded = geometry.padded
         depth, height, width = geometry.output
@@ -225,7 +186,7 @@ class Convolver:
             self._pad(job, planes)
             self._multiply(job, planes, count, tile)
 
-    def _reads_in_place(self, job: _Job, count: int, tile: Tile) -> bool:
+    def _reads_in_place(self, job: Job, count: int, tile: Tile) -> bool:
         """The input has no padding, is of the right type, and ends where a tile does."""
         return (
             job.geometry.padded == job.geometry.input
@@ -235,10 +196,10 @@ class Convolver:
             and count % tile.panel == 0
         )
 
-    def _pad(self, job: _Job, planes: OpenCLBuffer) -> None:
+    def _pad(self, job: Job, planes: OpenCLBuffer) -> None:
         geometry = job.geometry
         depth, height, width = geometry.padded
-        kernel = self._bench.kernel("planes.cl", "pad_planes", self._defines, head=self._tail.head)
+        kernel = self._planes_kernel("pad_planes", self._defines)
         kernel.launch(
             job.stream.queue,
             (width, height, job.images * job.x.shape[1] * depth),
@@ -253,17 +214,43 @@ class Convolver:
             ],
         )
 
-    def _multiply(self, job: _Job, planes: OpenCLBuffer, count: int, tile: Tile) -> None:
-        defines = {**self._defines, "TM": tile.rows, "TN": tile.vectors, "WIDTH": tile.width}
+    def _planes_kernel(self, name: str, defines: dict[str, object]) -> ClKernel:
+        head = read_source("tile.cl") + self._tail.head
+        return self._bench.kernel("planes.cl", name, defines, head=head)
+
+    def _multiply(self, job: Job, planes: OpenCLBuffer, count: int, tile: Tile) -> None:
         own = job.filters // job.groups
-        kernel = self._bench.kernel("planes.cl", "multiply_planes", defines, head=self._tail.head)
+        defines = self._defines | self._product.sums(tile)
+        if not self._product.in_parts:
+            self._launch_product(job, planes, job.weight, count, tile, defines)
+            return
+        depth = math.prod(job.weight.shape[1:])
+        defines |= {"TW": "f32", "W_SHIFT(m)": ""}
+        defines["PART_CHANNELS"] = PART // math.prod(job.geometry.window)
+        weight = Matrices(job.weight, depth, 1, (own * depth,))
+        arguments = (*job.shifts, *job.tail, np.int64(job.groups))
+        stack = (job.groups,)
+        with self._product.widened(job.stream, weight, tile, own, depth, stack, arguments) as wide:
+            self._launch_product(job, planes, wide.buffer, count, tile, defines)
+
+    def _launch_product(
+        self,
+        job: Job,
+        planes: OpenCLBuffer,
+        weight: OpenCLBuffer,
+        count: int,
+        tile: Tile,
+        defines: dict[str, object],
+    ) -> None:
+        own = job.filters // job.groups
+        kernel = self._planes_kernel("multiply_planes", defines)
         kernel.launch(
             job.stream.queue,
             (-(-own // tile.rows), -(-count // tile.panel), job.images * job.groups),
             (1, 1, 1),
             [
                 planes.cl_buffer,
-                job.weight.cl_buffer,
+                weight.cl_buffer,
                 job.y.cl_buffer,
                 *int32s(job.channels, job.filters, job.groups),
                 int4(job.geometry.padded),
@@ -277,7 +264,7 @@ class Convolver:
 
     # ------------------------------------------------------------ unfolded
 
-    def _unfolded(self, job: _Job) -> None:
+    def _unfolded(self, job: Job) -> None:
         product = self._product
         rows = job.filters // job.groups
         depth = math.prod(job.weight.shape[1:])
@@ -309,7 +296,7 @@ class Convolver:
                     first * job.filters * columns,
                 )
 
-    def _unfold(self, job: _Job, packed: OpenCLBuffer, first: int, count: int, panel: int) -> None:
+    def _unfold(self, job: Job, packed: OpenCLBuffer, first: int, count: int, panel: int) -> None:
         start = first * job.x.shape[1] * math.prod(job.geometry.input)
         panels = -(-math.prod(job.geometry.output) // panel)
         kernel = self._bench.kernel("windows.cl", "unfold", self._defines, head=self._tail.head)

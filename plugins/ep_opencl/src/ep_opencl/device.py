@@ -19,6 +19,7 @@ from ep_core.types import MemoryInfo, MemoryKind
 from ep_opencl.devices import FoundDevice, find_devices
 from ep_opencl.failures import explained, translate
 from ep_opencl.programs import Programs
+from ep_opencl.storage import HostSharing
 from ep_opencl.tiles import TileChooser
 
 __all__ = ["ClKernel", "OpenDevice", "open_device"]
@@ -34,6 +35,7 @@ class OpenDevice:
         memory: the name of the device's memory.
         context: of this device alone.
         cl_device: the device itself.
+        sharing: what device and host can share without copies.
         extensions: names of what it has beyond the standard.
         has_own_memory: not the host's, so that copies cross a bus.
         is_cpu: its work-items run on the host's processor, so that registers and caches decide
@@ -48,6 +50,7 @@ class OpenDevice:
         self.memory = MemoryInfo(f"opencl:{found.info.id}", MemoryKind.DEVICE)
         with explained(f"opening {found.info.name}"):
             self.context = cl.Context([found.device])
+        self.sharing = HostSharing(self.context, found.device)
         self.extensions = frozenset(found.device.extensions.split())
         self.has_own_memory = not found.device.host_unified_memory
         self.is_cpu = found.info.kind == "cpu"
@@ -58,9 +61,9 @@ class OpenDevice:
             flushes_denormals=not found.device.single_fp_config & cl.device_fp_config.DENORM
         )
         self._programs = Programs(
-            self.context, found.device, found.info.fingerprint, _build_options(found)
+            self.context, found.device, found.build_key, _build_options(found)
         )
-        self.tiles = TileChooser(found.info.fingerprint)
+        self.tiles = TileChooser(found.build_key)
         self._kernels: dict[Any, ClKernel] = {}
         self._lock = threading.Lock()
 

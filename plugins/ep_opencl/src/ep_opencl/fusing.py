@@ -33,7 +33,14 @@ _MOST_EXTRAS = 6
 
 _RANK_OF_MATRIX = 2
 
-_PRODUCTS = {"Conv": 1, "Gemm": -1, "MatMul": -1, "MatMulInteger": -1}
+_PRODUCTS = {
+    "Conv": 1,
+    "ConvInteger": 1,
+    "Gemm": -1,
+    "MatMul": -1,
+    "MatMulInteger": -1,
+    "QLinearConv": 1,
+}
 """Axes of the products that take epilogues."""
 
 _ALIGNED = frozenset({"BatchNormalization", "DequantizeLinear", "QuantizeLinear"})
@@ -132,7 +139,7 @@ def _product_before(graph: Graph, numbers: Sequence[int]) -> list[int]:
         if axis is None or not set(graph.consumers[name]) <= set(numbers):
             continue
         second = _known_shape(graph.type_of(node.inputs[1]))
-        if second is None or len(second) < _RANK_OF_MATRIX:
+        if axis == -1 and (second is None or len(second) < _RANK_OF_MATRIX):
             continue
         others = [shape for other, shape in shapes.items() if other != name and shape is not None]
         if all(lies(shape, result, axis) for shape in others):
@@ -229,6 +236,9 @@ def _known_shape(kind: ValueType | None) -> Shape | None:
 
 def _is_vector_product(types: Sequence[ValueType | None], step: LoweredStep) -> bool:
     """A product with a vector has no columns in its result."""
+    assert isinstance(step.kernel, TakesEpilogue)
+    if step.kernel.axis != -1:
+        return False
     shape = _known_shape(types[step.inputs[1]])
     return shape is None or len(shape) < _RANK_OF_MATRIX
 

@@ -1,4 +1,7 @@
-"""The memory of an OpenCL device: buffers that only the device touches, and their allocator."""
+"""The memory of an OpenCL device: buffers, their allocator, and sharing them by DLPack.
+
+Where the device shares memory with the host, other libraries take buffers as tensors of the host.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,17 @@ from typing import Any
 import pyopencl as cl
 
 from ep_core.contracts import AllocatorStats, Buffer, HostArray, Stream
-from ep_core.errors import AllocationError, ContractError, NotSupportedError
+from ep_core.errors import AllocationError, NotSupportedError
 from ep_core.types import DataType, MemoryInfo
+from ep_core.values.dlpack import HOST_DEVICE
 from ep_opencl.device import OpenDevice
 from ep_opencl.elements import ELEMENTS
-from ep_opencl.failures import explained
 from ep_opencl.pinned import PinnedMemory
+from ep_opencl.storage import Storage
 from ep_opencl.stream import OpenCLStream
 from ep_sdk.arena import Arena, Chunk
+from ep_sdk.dlpack import lend, take
+from ep_sdk.pooled import Lending, PooledBuffer, own_buffer
 
 __all__ = ["MemoryPool", "OpenCLBuffer"]
 
@@ -30,55 +36,57 @@ _KDL_OPENCL = 4
 
 
 class _Block:
-    """A chunk while one owner has it.
+    """Memory while one owner has it.
 
     Attributes:
+        storage: where it lies.
+        chunk: what goes back to the arena; None for memory of another library's.
+        released: the owner has given it back; work already submitted may still use it.
+        stream: of the release.
+        lent: how many capsules of DLPack's share it; it isn't free before they are gone.
+        is_open: others know the address, and may write there at any time between runs.
         values: what the bytes are, or will be once the work submitted so far is done, where the
             host knows; flat.
     """
 
-    __slots__ = ("chunk", "pool", "released", "values")
+    __slots__ = (
+        "chunk",
+        "is_open",
+        "lent",
+        "pool",
+        "released",
+        "storage",
+        "stream",
+        "values",
+    )
 
-    def __init__(self, pool: MemoryPool, chunk: Chunk[cl.Buffer]) -> None:
+    def __init__(self, pool: MemoryPool, storage: Storage, chunk: Chunk[Storage] | None) -> None:
         self.pool = pool
+        self.storage = storage
         self.chunk = chunk
         self.released = False
+        self.stream: Stream | None = None
+        self.lent = 0
+        self.is_open = chunk is None
         self.values: HostArray | None = None
 
+    def open(self) -> int:
+        """Tell the address.
 
-class OpenCLBuffer:
+        Raises:
+            BufferError: the memory has none.
+        """
+        if self.storage.address is None:
+            raise BufferError("memory objects of this device have no addresses; take cl_buffer")
+        self.is_open = True
+        self.values = None
+        return self.storage.address
+
+
+class OpenCLBuffer(PooledBuffer[_Block]):
     """A tensor in the device's memory; meets `ep_core.contracts.Buffer`."""
 
-    __slots__ = ("_block", "_dtype", "_is_view", "_nbytes", "_shape")
-
-    def __init__(
-        self, block: _Block, dtype: DataType, shape: tuple[int, ...], *, is_view: bool = False
-    ) -> None:
-        self._block = block
-        self._dtype = dtype
-        self._shape = shape
-        self._nbytes = math.prod(shape) * ELEMENTS[dtype].nbytes
-        self._is_view = is_view
-
-    @property
-    def dtype(self) -> DataType:
-        """Element type."""
-        return self._dtype
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Lengths of the dimensions."""
-        return self._shape
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the elements."""
-        return self._nbytes
-
-    @property
-    def memory(self) -> MemoryInfo:
-        """The memory of its device."""
-        return self._block.pool.memory
+    __slots__ = ()
 
     @property
     def cl_buffer(self) -> cl.Buffer:
@@ -88,12 +96,7 @@ class OpenCLBuffer:
             ContractError: the buffer has been released.
         """
         self.check()
-        return self._block.chunk.raw
-
-    def reshaped(self, shape: tuple[int, ...]) -> OpenCLBuffer:
-        """The same bytes under another shape of as many elements; not to be released."""
-        self.check()
-        return OpenCLBuffer(self._block, self._dtype, shape, is_view=True)
+        return self._block.storage.buffer
 
     @property
     def values(self) -> HostArray | None:
@@ -103,36 +106,44 @@ class OpenCLBuffer:
 
     def remember_values(self, values: HostArray) -> None:
         """Tell what the bytes will be, once the work submitted so far is done."""
-        self._block.values = values.reshape(-1)
+        if not self._block.is_open:
+            self._block.values = values.reshape(-1)
 
     def forget_values(self) -> None:
         """The bytes will be something else."""
         self._block.values = None
 
-    def check(self) -> None:
-        """Raise ContractError if the buffer has been released."""
-        if self._block.released:
-            raise ContractError(
-                f"a buffer of {self.memory.device} was used after it was released",
-                got=repr(self),
-            )
-
     def data_ptr(self) -> int:
-        """Raise BufferError: memory objects of OpenCL have no addresses; see `cl_buffer`."""
-        raise BufferError("OpenCL's memory objects have no addresses; take cl_buffer")
+        """Where its bytes are, for the host as for the device.
+
+        Raises:
+            ContractError: the buffer has been released.
+            BufferError: the device doesn't share memory with the host; see `cl_buffer`.
+        """
+        self.check()
+        return self._block.open()
 
     def __dlpack__(
         self, *, stream: int | None = None, max_version: tuple[int, int] | None = None
     ) -> object:
-        """Raise BufferError: no other library takes this context's memory objects."""
-        raise BufferError("OpenCL buffers can't be exported; copy them to the host")
+        """Share the bytes as a tensor of the host.
+
+        Raises:
+            ContractError: the buffer has been released.
+            BufferError: the device doesn't share memory with the host, or the memory is another
+                library's already.
+        """
+        self.check()
+        block = self._block
+        address = block.open()
+        if block.chunk is None:
+            raise BufferError("memory of another library isn't exported again")
+        given_back = block.pool.lending.lend(block)
+        return lend(address, self.shape, self.dtype, HOST_DEVICE, given_back, max_version)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """OpenCL's number in DLPack."""
-        return (_KDL_OPENCL, 0)
-
-    def __repr__(self) -> str:
-        return f"<{self.memory} {self._dtype.text}{list(self._shape)}>"
+        """The host, where the device shares its memory; else OpenCL's number in DLPack."""
+        return (_KDL_OPENCL, 0) if self._block.storage.address is None else HOST_DEVICE
 
 
 class MemoryPool:
@@ -140,6 +151,7 @@ class MemoryPool:
 
     Attributes:
         pinned: page-locked host memory of the device.
+        lending: what other libraries share by DLPack.
 
     Args:
         device: whose memory it is.
@@ -151,9 +163,10 @@ class MemoryPool:
         everything = device.cl_device.global_mem_size
         self._room = min(capacity, everything) if capacity else everything
         self._largest = device.cl_device.max_mem_alloc_size
-        self._arena: Arena[cl.Buffer] = Arena(self._reserve, self._unreserve, _ALIGNMENT)
+        self._arena: Arena[Storage] = Arena(self._reserve, self._unreserve, _ALIGNMENT)
         self.pinned = PinnedMemory(device)
         self._lock = threading.Lock()
+        self.lending: Lending[_Block] = Lending(self._free)
         self._streams: weakref.WeakSet[OpenCLStream] = weakref.WeakSet()
 
     @property
@@ -175,6 +188,7 @@ class MemoryPool:
         element = ELEMENTS.get(dtype)
         if element is None:
             raise NotSupportedError(f"memory of {self.memory.device} holds no {dtype.text}")
+        self.lending.take_back()
         nbytes = math.prod(shape) * element.nbytes
         try:
             chunk = self._take(nbytes, stream)
@@ -185,7 +199,7 @@ class MemoryPool:
                 got=error.got,
                 fix="Use smaller batches, or raise the option 'capacity' if it is set.",
             ) from error
-        return OpenCLBuffer(_Block(self, chunk), dtype, tuple(shape))
+        return OpenCLBuffer(_Block(self, chunk.raw, chunk), dtype, tuple(shape))
 
     def imagine(self, shape: tuple[int, ...], dtype: DataType) -> OpenCLBuffer:
         """A buffer without memory, for going through work that isn't done.
@@ -196,7 +210,8 @@ class MemoryPool:
         if dtype not in ELEMENTS:
             raise NotSupportedError(f"memory of {self.memory.device} holds no {dtype.text}")
         nothing: Any = None
-        return OpenCLBuffer(_Block(self, Chunk(nothing, 0)), dtype, tuple(shape))
+        storage = Storage(nothing)
+        return OpenCLBuffer(_Block(self, storage, Chunk(storage, 0)), dtype, tuple(shape))
 
     def release(self, buffer: Buffer, stream: Stream | None = None) -> None:
         """Give a buffer back: later work on `stream` may have the memory, others once it got there.
@@ -204,36 +219,53 @@ class MemoryPool:
         Raises:
             ContractError: not a buffer of this pool, a view, or released already.
         """
-        if not isinstance(buffer, OpenCLBuffer) or buffer._block.pool is not self:
-            raise ContractError(
-                f"a buffer was released to {self.memory.device}, which it isn't from",
-                got=repr(buffer),
-            )
-        if buffer._is_view:
-            raise ContractError("a view of a buffer was released", got=repr(buffer))
-        block = buffer._block
-        with self._lock:
-            buffer.check()
-            block.released = True
-        if not isinstance(stream, OpenCLStream):
-            self._arena.give(block.chunk)
-            return
-        with self._lock:
-            self._streams.add(stream)
-        turn = self._arena.give(block.chunk, stream)
-        settle = partial(self._arena.settle, block.chunk, turn, stream)
-        if not stream.when_passed(settle):
-            settle()
+        self.lending.release(own_buffer(buffer, OpenCLBuffer, self), stream)
+
+    def import_dlpack(self, tensor: Any) -> OpenCLBuffer:
+        """A buffer over a tensor that another library has on the host.
+
+        Raises:
+            BufferError: it lies elsewhere, isn't contiguous, or has a type that kernels don't know.
+        """
+        borrowed = take(tensor, HOST_DEVICE)
+        element = ELEMENTS.get(borrowed.dtype)
+        if element is None:
+            raise BufferError(f"memory of {self.memory.device} holds no {borrowed.dtype.text}")
+        nbytes = math.prod(borrowed.shape) * element.nbytes
+        if not nbytes:
+            return self.allocate(borrowed.shape, borrowed.dtype)
+        storage = self._device.sharing.borrow(borrowed, nbytes)
+        return OpenCLBuffer(_Block(self, storage, None), borrowed.dtype, borrowed.shape)
 
     def stats(self) -> AllocatorStats:
         """Counters; memory is in use until it is released, whatever its stream still has to do."""
+        self.lending.take_back()
         return replace(self._arena.stats(), pinned_bytes=self.pinned.held_bytes())
 
     def close(self) -> None:
         """Give back what is free now, and the rest as soon as it is released."""
         self._arena.close()
 
-    def _take(self, nbytes: int, stream: Stream | None) -> Chunk[cl.Buffer]:
+    def _free(self, block: _Block) -> None:
+        """Let others have a released block once its stream got there."""
+        chunk, stream = block.chunk, block.stream
+        if not isinstance(stream, OpenCLStream):
+            if chunk is None:
+                block.storage.free()
+            else:
+                self._arena.give(chunk)
+            return
+        if chunk is None:
+            settle = block.storage.free
+        else:
+            with self._lock:
+                self._streams.add(stream)
+            turn = self._arena.give(chunk, stream)
+            settle = partial(self._arena.settle, chunk, turn, stream)
+        if not stream.when_passed(settle):
+            settle()
+
+    def _take(self, nbytes: int, stream: Stream | None) -> Chunk[Storage]:
         try:
             return self._arena.take(nbytes, stream)
         except AllocationError:
@@ -243,18 +275,17 @@ class MemoryPool:
                 other.synchronize()
             return self._arena.take(nbytes, stream)
 
-    def _reserve(self, size: int) -> cl.Buffer:
+    def _reserve(self, size: int) -> Storage:
         """What the device gives the arena; called under its lock."""
         limit = min(self._room, self._largest)
         if size > limit:
             raise AllocationError("the device is full", expected=f"at most {limit} bytes", got=size)
-        with explained(f"allocating {size} bytes"):
-            # A tensor without elements has a buffer all the same.
-            whole = max(size, _ALIGNMENT)
-            buffer = cl.Buffer(self._device.context, cl.mem_flags.READ_WRITE, whole)
+        # A tensor without elements has a buffer all the same.
+        whole = max(size, _ALIGNMENT)
+        storage = self._device.sharing.reserve(whole)
         self._room -= whole
-        return buffer
+        return storage
 
-    def _unreserve(self, buffer: cl.Buffer) -> None:
-        self._room += buffer.size
-        buffer.release()
+    def _unreserve(self, storage: Storage) -> None:
+        self._room += storage.buffer.size
+        storage.free()

@@ -142,7 +142,7 @@ class Multiplier:
 
     def _pack_weight(self, weight: np.ndarray[Any, Any] | None) -> Packed | None:
         """Panels of a constant second operand; made on the host, once."""
-        if weight is None or weight.ndim != 2 or not self._bench.device.is_cpu:
+        if weight is None or weight.ndim != _MATRIX or not self._bench.device.is_cpu:
             return None
         matrix = np.ascontiguousarray(weight.T if self._turn_b else weight)
         depth, columns = matrix.shape
@@ -157,6 +157,7 @@ class Multiplier:
 
 
 _MANY_ROWS = 1 << 20
+_MATRIX = 2
 
 
 class _Operand:

@@ -5,7 +5,9 @@ What MatMul, Gemm, convolutions and attention come down to. Knows strides, not o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +15,17 @@ import numpy as np
 
 from ep_core.errors import NotSupportedError
 from ep_core.types import DataType
+from ep_opencl.device import ClKernel
 from ep_opencl.elements import ELEMENTS
 from ep_opencl.launch import Bench
 from ep_opencl.memory import OpenCLBuffer
+from ep_opencl.moving import strides_of
+from ep_opencl.programs import read_source
 from ep_opencl.stream import OpenCLStream
 from ep_opencl.tiles import Tile
 from ep_opencl.vectors import long4
 
-__all__ = ["NO_TAIL", "Matrices", "Packed", "Product", "Tail"]
+__all__ = ["NO_TAIL", "PART", "Matrices", "Packed", "Product", "Tail"]
 
 _NUMBERS = {
     DataType.FLOAT: "float",
@@ -41,6 +46,11 @@ _HOST = {
     "ulong": DataType.UINT64,
 }
 _MOST_STACKS = 4
+_BYTES = frozenset({DataType.INT8, DataType.UINT8})
+
+PART = 256
+"""Products of bytes less their zero points, at most 255 * 255 each, whose sum a float holds."""
+
 _WORTH_PACKING = 8
 """Rows of A from which copying B into panels pays."""
 _SIDE = 64
@@ -126,6 +136,9 @@ class Product:
         a, b, c: element types of the operands and the result.
         total: element type of the sums; the narrow floats stand for float.
         tail: what happens to sums.
+
+    Attributes:
+        in_parts: bytes are multiplied as floats, with sums of parts as integers; see `cl/tile.cl`.
     """
 
     def __init__(
@@ -140,17 +153,19 @@ class Product:
         self.bench = bench
         self.number = _NUMBERS[total]
         self._types = {"TA": ELEMENTS[a].code, "TB": ELEMENTS[b].code, "TC": ELEMENTS[c].code}
+        self.in_parts = total is DataType.INT32 and {a, b} <= _BYTES and bench.device.is_cpu
         self._tail = tail
 
     @property
     def packed_type(self) -> DataType:
         """Element type of panels."""
-        return _HOST[self.number]
+        return DataType.FLOAT if self.in_parts else _HOST[self.number]
 
     def tile_for(self, rows: int, columns: int) -> Tile:
         """The tile for a product of so many rows and columns."""
         width = self.bench.device.vector_width * 4 // ELEMENTS[self.packed_type].nbytes
-        measure = self.bench.measure_tile if self.number == "float" else None
+        is_float = self.packed_type is DataType.FLOAT
+        measure = self.bench.measure_tile if is_float else None
         return self.bench.device.tiles.choose(max(width, 2), rows, columns, measure)
 
     def wants_panels(self, rows: int) -> bool:
@@ -180,8 +195,7 @@ class Product:
             matrix_step: elements between one operand and the next.
             arguments: for `Tail.pack_parameters`.
         """
-        head = self._tail.head
-        kernel = self.bench.kernel("gemm.cl", "pack_panels", self._defines(tile), head=head)
+        kernel = self._kernel("pack_panels", self._defines(tile))
         kernel.launch(
             stream.queue,
             (tile.panel, depth, matrices * -(-columns // tile.panel)),
@@ -219,6 +233,10 @@ class Product:
         """
         if len(stack) > _MOST_STACKS:
             raise NotSupportedError(f"a stack of more than {_MOST_STACKS} dimensions")
+        if self.in_parts and isinstance(b, Packed) and a.buffer.dtype is not self.packed_type:
+            with self.widened(stream, a, b.tile, rows, depth, stack, arguments) as wide:
+                self.run(stream, wide, b, c, rows, columns, depth, stack, arguments, c_start)
+            return
         count = int(np.prod(stack, dtype=np.int64))
         places = [
             long4((a.start, b.start, c_start)),
@@ -230,26 +248,70 @@ class Product:
         numbers = _longs(rows, columns, depth, a.row, a.column)
         if isinstance(b, Packed):
             tile = b.tile
-            head_text, defines = self._tail.head, self._defines(tile)
-            kernel = self.bench.kernel("gemm.cl", "gemm_panels", defines, head=head_text)
+            kernel = self._kernel("gemm_panels", self._defines(tile, a.buffer.dtype))
             size = (-(-rows // tile.rows), -(-columns // tile.panel), count)
             kernel.launch(stream.queue, size, (1, 1, 1), [*head, *numbers, *places, *arguments])
             return
         numbers += _longs(b.row, b.column)
         defines = self._defines(None)
+        # An unfolded input isn't of the type of the input.
+        defines["TB"] = ELEMENTS[b.buffer.dtype].code
         if b.column == 1:
             defines["B_NEIGHBOURS"] = 1
         name, size3, group = "gemm_plain", (columns, rows, count), None
         if not self.bench.device.is_cpu and min(rows, columns) >= _SIDE // 2:
             name, group = "gemm_tiled", (16, 16, 1)
             size3 = (-(-columns // _SIDE) * 16, -(-rows // _SIDE) * 16, count)
-        kernel = self.bench.kernel("gemm.cl", name, defines, head=self._tail.head)
+        kernel = self._kernel(name, defines)
         kernel.launch(stream.queue, size3, group, [*head, *numbers, *places, *arguments])
 
-    def _defines(self, tile: Tile | None) -> dict[str, object]:
-        found: dict[str, object] = {**self._types, "NUMBER": self.number, **self._tail.defines()}
-        if self.number in ("float", "double"):
+    @contextmanager
+    def widened(
+        self,
+        stream: OpenCLStream,
+        a: Matrices,
+        tile: Tile,
+        rows: int,
+        depth: int,
+        stack: Sequence[int],
+        arguments: Sequence[Any],
+    ) -> Iterator[Matrices]:
+        """The first operand of a product in parts as floats, in memory for the work inside."""
+        steps = a.stack or (0,) * len(stack)
+        lengths = [n if step else 1 for n, step in zip(stack, steps, strict=True)]
+        shape = (*lengths, rows, depth)
+        with self.bench.scratch(stream, shape, self.packed_type) as target:
+            kernel = self._kernel("widen_rows", self._defines(tile))
+            places = [long4((a.start,)), long4(lengths[::-1], 1), long4(steps[::-1])]
+            numbers = _longs(rows, a.row, a.column)
+            buffers = [a.buffer.cl_buffer, target.cl_buffer]
+            size = (depth, rows, math.prod(lengths))
+            kernel.launch(stream.queue, size, None, [*buffers, *numbers, *places, *arguments])
+            whole = strides_of(shape)[: len(lengths)]
+            moving = [step if n else 0 for step, n in zip(whole, steps, strict=True)]
+            yield Matrices(target, depth, 1, tuple(moving))
+
+    def _kernel(self, name: str, defines: dict[str, object]) -> ClKernel:
+        head = read_source("tile.cl") + self._tail.head
+        return self.bench.kernel("gemm.cl", name, defines, head=head)
+
+    def _defines(self, tile: Tile | None, a: DataType | None = None) -> dict[str, object]:
+        found: dict[str, object] = {**self._types, **self._tail.defines(), **self.sums(tile)}
+        if tile is not None and self.in_parts and a is self.packed_type:
+            # Widened rows have their shift.
+            found["TA"] = ELEMENTS[a].code
+            found.pop("A_SHIFT(m)", None)
+        return found
+
+    def sums(self, tile: Tile | None) -> dict[str, object]:
+        """What macros say about sums and tiles; see `cl/tile.cl`."""
+        in_parts = self.in_parts and tile is not None
+        number = "float" if in_parts else self.number
+        found: dict[str, object] = {"NUMBER": number, "RESULT": self.number}
+        if number in ("float", "double"):
             found["IS_FLOATING"] = 1
+        if in_parts:
+            found["PART"] = PART
         if tile is not None:
             found |= {"TM": tile.rows, "TN": tile.vectors, "WIDTH": tile.width}
         return found

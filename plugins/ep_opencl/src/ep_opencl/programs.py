@@ -52,16 +52,16 @@ class Programs:
 
     Args:
         context: of the device alone.
-        fingerprint: device and driver.
+        build_key: the device as its compiler sees it, and the driver.
         options: of the compiler.
     """
 
     def __init__(
-        self, context: cl.Context, device: cl.Device, fingerprint: str, options: str
+        self, context: cl.Context, device: cl.Device, build_key: str, options: str
     ) -> None:
         self._context = context
         self._device = device
-        self._fingerprint = fingerprint
+        self._build_key = build_key
         self._options = options
         self._lock = threading.Lock()
         self._built: dict[str, cl.Program] = {}
@@ -113,7 +113,7 @@ class Programs:
             ) from error
 
     def _path(self, text: str) -> Path | None:
-        key = "\0".join((self._fingerprint, self._options, cl.VERSION_TEXT, text))
+        key = "\0".join((self._build_key, self._options, cl.VERSION_TEXT, text))
         name = hashlib.sha256(key.encode()).hexdigest()
         try:
             return cache_folder() / "opencl" / "programs" / f"{name}.bin"

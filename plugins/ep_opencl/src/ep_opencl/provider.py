@@ -61,6 +61,7 @@ class OpenCLProvider(KernelProvider):
             # Where device and host share memory, staging and a second queue only cost time.
             overlaps_copies=self.opened.has_own_memory,
             pinned_host=self.opened.has_own_memory,
+            imports_dlpack=self.opened.sharing.takes_host_memory,
             numerics=self.opened.numerics,
         )
         self._pool = MemoryPool(self.opened, options["capacity"])
@@ -109,6 +110,16 @@ class OpenCLProvider(KernelProvider):
         """
         self.check_open()
         return self._pool.pinned.allocate(shape, dtype)
+
+    def import_dlpack(self, tensor: Any) -> OpenCLBuffer:
+        """A buffer over a tensor that another library has on the host, without a copy.
+
+        Raises:
+            ProviderError: the provider is closed.
+            BufferError: it lies elsewhere, or has a type or layout that kernels don't know.
+        """
+        self.check_open()
+        return self._pool.import_dlpack(tensor)
 
     def close_device(self) -> None:
         """Give the memory back; the device stays open for the process."""

@@ -19,7 +19,15 @@ from pathlib import Path
 
 import pyopencl as cl
 
-__all__ = ["find_drivers", "find_library"]
+__all__ = ["FORKED", "find_drivers", "find_library", "is_forked", "name_problems"]
+
+FORKED = (
+    "OpenCL's drivers were loaded before this process was forked, which takes their threads away"
+)
+"""They don't answer any more then; some never return."""
+
+_LOADED_BY: list[int] = []
+
 
 _DRIVER = ("intel-opencl-rt", "libintelocl.so")
 
@@ -45,10 +53,16 @@ def find_drivers() -> tuple[str, ...]:
         What went wrong with drivers of wheels; others may work all the same.
     """
     problems: list[str] = []
+    _LOADED_BY.append(os.getpid())
     with _visible_drivers(problems), contextlib.suppress(cl.Error):
         # The loader reads its settings at the first call, and never again.
         cl.get_platforms()
     return tuple(problems)
+
+
+def is_forked() -> bool:
+    """The drivers were loaded by a process that this one was forked from."""
+    return bool(_LOADED_BY) and os.getpid() not in _LOADED_BY
 
 
 def find_library(distribution: str, name: str) -> Path | None:
@@ -62,6 +76,34 @@ def find_library(distribution: str, name: str) -> Path | None:
             path = Path(str(entry.locate())).resolve()
             return path if path.exists() else None
     return None
+
+
+def name_problems() -> list[str]:
+    """Say what is wrong with the drivers that the loader is told of, where it found none."""
+    chosen = os.environ.get(_VARIABLE)
+    place = Path(chosen) if chosen else _SYSTEM_DRIVERS
+    told = (
+        f"the variable {_VARIABLE} names {place}"
+        if chosen
+        else f"drivers are looked for in {place}"
+    )
+    if not place.exists():
+        return [f"{told}, which isn't there"]
+    named = sorted(place.glob("*.icd")) if place.is_dir() else [place]
+    if not named:
+        return [f"{told}, in which no file ends with .icd"]
+    return [f"{told}", *(_problem_of(path) for path in named)]
+
+
+def _problem_of(path: Path) -> str:
+    """Why the loader makes nothing of what it is told of."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace") if path.suffix == ".icd" else path
+        library = str(text).strip()
+        ctypes.CDLL(library)
+    except OSError as error:
+        return f"{path.name} can't be used: {error}"
+    return f"{path.name} names {library}, which is no driver or has no device"
 
 
 @contextlib.contextmanager

@@ -17,21 +17,31 @@ import numpy as np
 import pyopencl as cl
 
 from ep_core.contracts import Event, HostArray
-from ep_core.errors import ContractError, RunError
+from ep_core.errors import ContractError, DeviceLostError, RunError
 from ep_opencl.device import OpenDevice
 from ep_opencl.failures import explained
+from ep_opencl.runtimes import FORKED, is_forked
 
 __all__ = ["FAULTS", "OpenCLEvent", "OpenCLStream"]
 
 _NUMBERS = itertools.count()
 
-FAULTS = {1: "an index is out of range"}
+FAULTS = {1: "an index is out of range", 2: "the length of a sequence is out of range"}
 """What kernels can tell of their inputs' values, by the number that they write."""
 
 
 def fault_error(fault: HostArray) -> RunError:
     """The error of a fault word that isn't 0."""
     return RunError(f"a kernel met bad values: {FAULTS.get(int(fault[0]), int(fault[0]))}")
+
+
+def check_process() -> None:
+    """Raise DeviceLostError in a process that was forked from the one that loaded the drivers."""
+    if is_forked():
+        raise DeviceLostError(
+            FORKED,
+            fix="Start processes with the method 'spawn', and open sessions in each of them.",
+        )
 
 
 class OpenCLEvent:
@@ -58,6 +68,7 @@ class OpenCLEvent:
 
     def synchronize(self) -> None:
         """Block until it has happened; raise the error that work before it met."""
+        check_process()
         with explained(f"waiting for {self._stream.name}"):
             self.cl_event.wait()
         self._stream.passed(self._position)
@@ -106,6 +117,7 @@ class OpenCLStream:
         """
         if self._closed:
             raise ContractError(f"{self.name} was used after it was closed")
+        check_process()
         return self._queue
 
     def record(self) -> OpenCLEvent:
@@ -168,6 +180,7 @@ class OpenCLStream:
 
     def synchronize(self) -> None:
         """Block until the queue is empty; raise the error that work on it met."""
+        check_process()
         with explained(f"waiting for {self.name}"):
             fault = None if self._closed else self._read_fault()
             with self._lock:
@@ -186,7 +199,8 @@ class OpenCLStream:
             self._closed = True
         try:
             with explained(f"closing {self.name}"):
-                self._queue.finish()
+                if not is_forked():
+                    self._queue.finish()
         finally:
             self.passed(self._position)
             self._on_close(self)

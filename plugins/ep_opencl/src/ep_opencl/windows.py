@@ -84,7 +84,8 @@ def window_geometry(
         rounds_up: the attribute ceil_mode.
 
     Raises:
-        RunError: the window doesn't fit.
+        RunError: the attributes don't fit the window's rank, or the window is longer than the
+            padded input.
     """
     rank = len(window)
     lengths = shape[2:]
@@ -108,13 +109,15 @@ def window_geometry(
         elif auto == "VALID":
             front = back = 0
         room = lengths[axis] + front + back - reach
+        if room < 0:
+            raise RunError(f"the kernel is longer than the padded input, by {-room}")
         count = (-(-room // strides[axis]) if rounds_up else room // strides[axis]) + 1
         if rounds_up and (count - 1) * strides[axis] >= lengths[axis] + front:
             # The last window would start in the padding at the end.
             count -= 1
         before.append(front)
         after.append(back)
-        output.append(max(count, 0))
+        output.append(count)
     return _three(lengths, output, window, strides, dilations, before, after)
 
 

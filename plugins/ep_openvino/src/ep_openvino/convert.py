@@ -75,7 +75,13 @@ def input_label(place: int) -> str:
 
 def read_graph(core: Any, graph: Graph) -> Any:
     """Read a graph with OpenVINO; raises RuntimeError, as OpenVINO does."""
-    return core.read_model(rewritten(graph).to_model().SerializeToString())
+    model = core.read_model(rewritten(graph).to_model().SerializeToString())
+    for operator in model.get_ops():
+        if operator.get_type_name() == "TopK":
+            # Equal numbers come in the order of their positions, which the reader doesn't ask for.
+            operator.set_attribute("sort", "value")
+            operator.set_attribute("stable", True)
+    return model
 
 
 def _parameters(model: Any, graph: Graph) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from ep_core.graph import Graph, Node
 from ep_core.types import DataType, TensorType
+from ep_openvino.microsoft_holes import microsoft_hole
 from ep_openvino.operator_holes import RULES
 from ep_openvino.whole_numbers import operators
 
@@ -19,7 +20,7 @@ __all__ = ["hole"]
 def hole(graph: Graph, node: Node) -> str:
     """Why OpenVINO would answer wrongly, or nothing."""
     if node.domain:
-        return _empty(graph, node)
+        return _empty(graph, node) or microsoft_hole(graph, node)
     rule = RULES.get(node.op_type)
     return (
         _empty(graph, node)
@@ -32,7 +33,9 @@ def hole(graph: Graph, node: Node) -> str:
 _REFUSED: Mapping[str, str] = {
     "BitShift": "OpenVINO shifts through 32-bit floats",
     "DFT": "OpenVINO's DFT is off by up to 1e-5",
+    "DynamicQuantizeLinear": "OpenVINO rounds exact halves otherwise, as a saturated Tanh has them",
     "Shrink": "OpenVINO's Shrink rounds integers otherwise, and makes NaN of infinity",
+    "SimplifiedLayerNormalization": "OpenVINO's is off by up to 5e-6 of the value",
     "ThresholdedRelu": "OpenVINO's ThresholdedRelu makes NaN of infinity",
 }
 """Operators that are never right to the last digits that a kernel should have."""

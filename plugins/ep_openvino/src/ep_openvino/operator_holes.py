@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from weakref import WeakKeyDictionary
 
 from ep_core.graph import Graph, Node
 from ep_core.types import DataType, TensorType
@@ -51,25 +52,24 @@ def _step_size(graph: Graph, node: Node) -> tuple[object, ...]:
 
 
 def _convolution(graph: Graph, node: Node) -> str:
-    if all(_is_fixed(graph, name) for name in node.inputs[:2]):
+    if not _fed(graph).intersection(node.inputs[:2]):
         return "OpenVINO adds to the result of the run before where data and weights are constants"
     return ""
 
 
-def _is_fixed(graph: Graph, name: str) -> bool:
-    """Whether a value is made of constants alone."""
-    waiting, seen = [name], {name}
-    while waiting:
-        name = waiting.pop()
-        if graph.constant(name) is not None:
-            continue
-        producer = graph.producers.get(name)
-        if producer is None:
-            return False
-        made_of = [other for other in graph.nodes[producer].reads if other not in seen]
-        waiting += made_of
-        seen.update(made_of)
-    return True
+_FED: WeakKeyDictionary[Graph, frozenset[str]] = WeakKeyDictionary()
+
+
+def _fed(graph: Graph) -> frozenset[str]:
+    """The values of a graph that depend on its inputs, worked out once in its life."""
+    found = _FED.get(graph)
+    if found is None:
+        fed = {*graph.input_names, *graph.captures}
+        for node in graph.nodes:
+            if any(name in fed for name in node.reads):
+                fed.update(node.outputs)
+        found = _FED[graph] = frozenset(fed - {""})
+    return found
 
 
 def _dequantize_linear(graph: Graph, node: Node) -> str:
@@ -139,13 +139,6 @@ def _quantize_linear(graph: Graph, node: Node) -> str:
     return ""
 
 
-def _range(graph: Graph, node: Node) -> str:
-    kind = graph.type_of(node.inputs[0])
-    if isinstance(kind, TensorType) and kind.dtype is not DataType.INT64:
-        return "OpenVINO counts backwards where a range is empty"
-    return ""
-
-
 def _resize(_: Graph, node: Node) -> str:
     if node.attributes.get("antialias", 0):
         return "OpenVINO's antialiasing isn't ONNX's"
@@ -187,12 +180,6 @@ def _tile(graph: Graph, node: Node) -> str:
     return ""
 
 
-def _top_k(graph: Graph, node: Node) -> str:
-    if _is_float(graph, node):
-        return ""
-    return "OpenVINO's order of equal numbers isn't that of their positions"
-
-
 def _unique(_: Graph, node: Node) -> str:
     return "OpenVINO doesn't compare along an axis" if "axis" in node.attributes else ""
 
@@ -216,14 +203,12 @@ RULES: Mapping[str, Callable[[Graph, Node], str]] = {
     "MaxPool": _max_pool,
     "Mod": _mod,
     "QuantizeLinear": _quantize_linear,
-    "Range": _range,
     "Resize": _resize,
     "RoiAlign": _roi_align,
     "Selu": _selu,
     "SpaceToDepth": _space_to_depth,
     "Split": _split,
     "Tile": _tile,
-    "TopK": _top_k,
     "Unique": _unique,
 }
 """By operator, what says why OpenVINO would answer wrongly, or nothing."""

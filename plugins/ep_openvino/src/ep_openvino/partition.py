@@ -18,6 +18,7 @@ from ep_core.errors import CompileError, RunError
 from ep_core.graph import Graph, Subgraph
 from ep_core.types import TensorType
 from ep_openvino.convert import ELEMENT_TYPES, input_label
+from ep_openvino.lengths import LengthCheck, needs_length_check
 from ep_openvino.library import translated
 from ep_openvino.profile import NodeNames, node_times
 from ep_openvino.request import Port, Request
@@ -41,6 +42,7 @@ class OpenVinoPartition:
         subgraph: what it was compiled from.
         on_close: called once, with the partition, when it is closed.
         memory: what the compiled model reads for as long as it lives.
+        read: reads the subgraph as an `openvino.Model`.
 
     Raises:
         CompileError: inputs or outputs aren't those of the subgraph.
@@ -51,12 +53,14 @@ class OpenVinoPartition:
         compiled: Any,
         subgraph: Subgraph,
         on_close: Callable[[OpenVinoPartition], None],
-        memory: HostArray | None = None,
+        memory: HostArray | None,
+        read: Callable[[], Any],
     ) -> None:
         self.subgraph = subgraph
         self._label = f"'openvino', subgraph {subgraph.name!r}"
         self._on_close = on_close
         self._memory = memory
+        self._lengths = LengthCheck(self._label, read) if needs_length_check(subgraph) else None
         self._profile: _Profile | None = None
         self._closing = threading.Lock()
         self._take(compiled)
@@ -113,6 +117,8 @@ class OpenVinoPartition:
         except IndexError:
             request = self._new_request()
         try:
+            if (lengths := self._lengths) is not None:
+                lengths.check(inputs)
             if self._profile is None:
                 request.run(inputs, outputs)
             else:
@@ -156,6 +162,7 @@ class OpenVinoPartition:
             self._compiled = None
         self._idle.clear()
         self._memory = None
+        self._lengths = None
         self._on_close(self)
 
 

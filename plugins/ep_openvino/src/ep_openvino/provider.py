@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -127,7 +128,8 @@ class OpenVinoProvider(ProviderBase):
         self.check_open()
         try:
             compiled, memory = make()
-            partition = OpenVinoPartition(compiled, subgraph, self.forget, memory)
+            read = partial(convert, self._core, subgraph)
+            partition = OpenVinoPartition(compiled, subgraph, self.forget, memory, read)
         except Exception as error:
             what = f"OpenVINO can't {doing} {subgraph.name!r} ({len(subgraph.nodes)} nodes)"
             raise translated(error, what, CompileError) from error

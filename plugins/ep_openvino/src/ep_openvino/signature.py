@@ -56,15 +56,15 @@ def signature_of(graph: Graph, node: Node) -> NodeSignature:
         outputs=tuple(outputs.get(value, "") for value in node.outputs),
     )
     opsets = OpSet({node.domain: graph.opsets.get(node.domain, node.since_version)})
+    results = [ValueInfo(name, _unnamed(graph.type_of(value))) for value, name in outputs.items()]
     whole = Graph(
         name="node",
         inputs=tuple(inputs),
-        outputs=tuple(
-            ValueInfo(name, _unnamed(graph.type_of(value))) for value, name in outputs.items()
-        ),
+        outputs=tuple(results),
         nodes=(alone,),
         initializers=constants,
         opsets=opsets,
+        values={info.name: info for info in (*inputs, *results)},
     )
     return NodeSignature(_key(whole, alone, opsets), whole)
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
+from ep_core.contracts import HostArray
 from ep_core.graph import Graph, Initializer, Node
 from ep_core.types import DataType, TensorType
 
@@ -23,6 +26,8 @@ def operators(names: str) -> frozenset[str]:
 
 _LARGEST = 2**31 - 1
 _MOST_ELEMENTS = 2**16
+_LARGEST_FACTOR = 2**16
+"""A length times a larger constant counts as large."""
 
 _INDICES: Mapping[str, tuple[int, ...]] = {
     "CenterCropPad": (1,),
@@ -71,11 +76,13 @@ _COUNTS: Mapping[str, tuple[int, ...]] = {
 """Outputs that count elements or say where they are."""
 
 _OF_SIZES = operators(
-    "Abs Add Cast Concat Div Equal Expand Flatten Gather Greater GreaterOrEqual Identity Less "
+    "Add Cast Concat Div Equal Expand Flatten Gather Greater GreaterOrEqual Identity Less "
     "LessOrEqual Max Min Mod Mul Neg Range ReduceMax ReduceMin ReduceProd ReduceSum Reshape Slice "
     "Split Squeeze Sub Sum Tile Transpose Unsqueeze Where"
 )
 """Operators that make sizes of sizes."""
+
+_ZERO = np.zeros(1, np.int64)
 
 _SMALL_TYPES = frozenset(
     {DataType.BOOL, DataType.INT8, DataType.UINT8, DataType.INT16, DataType.UINT16, DataType.INT32}
@@ -121,12 +128,22 @@ class Sizes:
         """Add the outputs of a node that are sizes."""
         if node.domain:
             return
+        if node.op_type == "ConstantOfShape" and self._is_wide(node.outputs[0]):
+            if _are_small(node.attributes.get("value", _ZERO)):
+                self._sizes.add(node.outputs[0])
+            return
+        if node.op_type == "Mul" and any(map(self._is_large_factor, node.inputs)):
+            return
         places = _COUNTS.get(node.op_type, ())
         self._sizes.update(node.outputs[p] for p in places if p < len(node.outputs))
         if node.op_type in _OF_SIZES and all(
             self._is_size(node, place, name) for place, name in enumerate(node.inputs) if name
         ):
             self._sizes.update(node.outputs)
+
+    def _is_large_factor(self, name: str) -> bool:
+        constant = self._graph.constant(name)
+        return constant is not None and not _is_small(constant, _LARGEST_FACTOR)
 
     def _is_size(self, node: Node, place: int, name: str) -> bool:
         """Whether an input can't make the outputs exceed 32 bits."""
@@ -141,9 +158,12 @@ class Sizes:
         )
 
 
-def _is_small(constant: Initializer) -> bool:
-    """Whether all elements of an int64 constant fit into 32 bits; large constants aren't read."""
+def _is_small(constant: Initializer, largest: int = _LARGEST) -> bool:
+    """Whether no element of an int64 constant is larger; constants of many elements aren't read."""
     if constant.dtype is not DataType.INT64 or constant.nbytes > 8 * _MOST_ELEMENTS:
         return False
-    values = constant.numpy()
-    return values.size == 0 or bool(values.min() >= -_LARGEST and values.max() <= _LARGEST)
+    return _are_small(constant.numpy(), largest)
+
+
+def _are_small(values: HostArray, largest: int = _LARGEST) -> bool:
+    return values.size == 0 or bool(values.min() >= -largest and values.max() <= largest)

@@ -76,7 +76,7 @@ function placeOf(span) {
 function drawSpan(pen, span, { left, top, width, height }) {
   const from = Math.max(0, left);
   const until = Math.min(watch.width, left + width);
-  const filled = span.thing !== null && span.thing.kind !== "node";
+  const filled = span.thing !== null && span.thing.kind !== "node" && !span.late;
   pen.fillStyle = span.thing === null ? colours.line
     : span.thing.kind === "copy" ? colours.copy : span.colour;
   pen.globalAlpha = filled ? 1 : 0.35;
@@ -143,7 +143,7 @@ function spanAt(x, y) {
 function spanText(span) {
   const told = span.thing ? thingText(span.thing) : span.label;
   return `${told}: ${timeText(span.seconds)}${span.queued ? " to hand it to the device" : ""}`
-    + `, from ${timeText(span.start)}`;
+    + `, from ${timeText(span.start)}${span.late ? "; seen late, it may have been earlier" : ""}`;
 }
 
 function zoomClock(factor, x = watch.width / 2) {

@@ -50,7 +50,6 @@ function patternOf(pen, provider) {
 }
 
 function draw() {
-  const started = performance.now();
   const pen = canvas.getContext("2d");
   const ratio = canvas.width / view.width;
   const lit = highlighted();
@@ -60,9 +59,7 @@ function draw() {
   const scale = ratio * view.zoom;
   pen.setTransform(scale, 0, 0, scale, -view.x * scale, -view.y * scale);
   drawLinks(pen, lit);
-  const drawn = drawBoxes(pen, lit);
-  canvas.dataset.nodes = drawn;
-  canvas.dataset.milliseconds = (performance.now() - started).toFixed(1);
+  canvas.dataset.nodes = drawBoxes(pen, lit);
 }
 
 // The boxes and lines of what is selected; null where nothing is.

@@ -39,7 +39,8 @@ function showModes(modes, shown, scope, go) {
   if (shown === "measured") {
     room.append(element("span", { className: "muted",
       textContent: `one run of ${data.times.measured.runs}, of middle length`
-        + `${measuredTrack().spans.some((span) => span.queued) ? "; dashed: handing work to a device" : ""}` }));
+        + `${measuredTrack().spans.some((span) => span.queued) ? "; dashed: handing work to a device" : ""}`
+        + `${measuredTrack().spans.some((span) => span.late) ? "; pale: a copy that was seen late" : ""}` }));
   } else if (shown === "predicted") {
     room.append(element("span", { className: "muted",
       textContent: `${scope.name ? "the body once, " : ""}nothing overlapping` }));

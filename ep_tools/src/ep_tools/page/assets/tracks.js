@@ -1,6 +1,6 @@
 // Times as spans in rows, for the clock: a row has one span at a time, with others inside it.
 
-// {row, start, seconds, thing, label, colour, depth, queued}; a thing is a partition, copy or node.
+// {row, start, seconds, thing, label, colour, depth, queued, late}; a thing is a partition, copy or node.
 
 // What is predicted for a graph, one step after the other; null where costs aren't known.
 function predictedTrack(scope) {
@@ -56,6 +56,7 @@ function measuredTrack() {
       const scope = data.scopes[rest[0]];
       span.thing = stepTarget(scope, kind, rest[1]);
       span.queued = rest[2] === 1;
+      span.late = rest[2] === 2;
     }
     const around = open[row] || (open[row] = []);
     while (around.length && around[around.length - 1] <= start + 1e-3) around.pop();

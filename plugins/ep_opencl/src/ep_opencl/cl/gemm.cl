@@ -31,15 +31,6 @@
 #define B_SHIFT(n)
 #endif
 
-#define VECTOR JOIN(NUMBER, WIDTH)
-#define LOAD_VECTOR(p) JOIN(vload, WIDTH)(0, p)
-
-#ifdef IS_FLOATING
-#define MULTIPLY_ADD(a, b, c) fma(a, b, c)
-#else
-#define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
-#endif
-
 // `start` has the first elements of A, B and C. Which matrix of each stack belongs to matrix number `batch` of the result.
 #define STACKED(n) \
     { \
@@ -60,8 +51,6 @@
     }
 
 #ifdef TM
-#define PANEL (TN * WIDTH)
-
 // Lays the columns of B into panels of PANEL columns, filled up with zeros.
 __kernel void pack_panels(
     __global const STORED(TB) *restrict b,
@@ -83,6 +72,30 @@ __kernel void pack_panels(
     const size_t to = ((matrix * panels + panel) * rows + row) * PANEL + lane;
     const long from = start + matrix * matrix_step + row * row_step + column * column_step;
     packed[to] = column < columns ? (NUMBER)LOAD(TB, b, from) B_SHIFT(column) : (NUMBER)0;
+}
+
+// Rows of A as NUMBER, dense, with their shift: done once where each is read for many panels.
+__kernel void widen_rows(
+    __global const STORED(TA) *restrict a,
+    __global NUMBER *restrict widened,
+    const long rows,
+    const long a_row,
+    const long a_column,
+    const long4 start,
+    const long4 stack,
+    const long4 a_stack
+    TAIL_PARAMETERS)
+{
+    const size_t k = get_global_id(0);
+    const long m = get_global_id(1);
+    long from = start.s0;
+    long rest = get_global_id(2);
+#define ALONG_STACK(n) \
+    from += rest % stack.s##n * a_stack.s##n; \
+    rest /= stack.s##n;
+    ALONG_STACK(0) ALONG_STACK(1) ALONG_STACK(2) ALONG_STACK(3)
+    const size_t to = (get_global_id(2) * rows + m) * get_global_size(0) + k;
+    widened[to] = (NUMBER)LOAD(TA, a, from + m * a_row + k * a_column) A_SHIFT(m);
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
@@ -111,25 +124,25 @@ void gemm_panels(
     __attribute__((opencl_unroll_hint))
     for (int i = 0; i < TM; i++) from[i] = a_from + min(m0 + i, rows - 1) * a_row;
 
-    VECTOR sum[TM][TN];
-    __attribute__((opencl_unroll_hint))
-    for (int i = 0; i < TM; i++)
-        __attribute__((opencl_unroll_hint))
-        for (int j = 0; j < TN; j++) sum[i][j] = (VECTOR)(0);
+    BEGIN_SUMS
 
-    for (long k = 0; k < depth; k++) {
-        VECTOR right[TN];
-        __attribute__((opencl_unroll_hint))
-        for (int j = 0; j < TN; j++) right[j] = LOAD_VECTOR(b + j * WIDTH);
-        b += PANEL;
-        __attribute__((opencl_unroll_hint))
-        for (int i = 0; i < TM; i++) {
-            const VECTOR left =
-                (VECTOR)((NUMBER)LOAD(TA, a, from[i] + k * a_column) A_SHIFT(m0 + i));
+    for (long part = 0; part < depth; part += STEP_OF(depth)) {
+        const long end = min(part + STEP_OF(depth), depth);
+        for (long k = part; k < end; k++) {
+            VECTOR right[TN];
             __attribute__((opencl_unroll_hint))
-            for (int j = 0; j < TN; j++)
-                sum[i][j] = MULTIPLY_ADD(left, right[j], sum[i][j]);
+            for (int j = 0; j < TN; j++) right[j] = LOAD_VECTOR(b + j * WIDTH);
+            b += PANEL;
+            __attribute__((opencl_unroll_hint))
+            for (int i = 0; i < TM; i++) {
+                const VECTOR left =
+                    (VECTOR)((NUMBER)LOAD(TA, a, from[i] + k * a_column) A_SHIFT(m0 + i));
+                __attribute__((opencl_unroll_hint))
+                for (int j = 0; j < TN; j++)
+                    sum[i][j] = MULTIPLY_ADD(left, right[j], sum[i][j]);
+            }
         }
+        ADD_PART
     }
 
     const long c_from = start.s2 + get_global_id(2) * rows * columns;
@@ -139,8 +152,8 @@ void gemm_panels(
         if (m < rows) {
             __attribute__((opencl_unroll_hint))
             for (int j = 0; j < TN; j++) {
-                NUMBER values[WIDTH];
-                JOIN(vstore, WIDTH)(sum[i][j], 0, values);
+                RESULT values[WIDTH];
+                JOIN(vstore, WIDTH)(TOTALS[i][j], 0, values);
                 const long n0 = panel * PANEL + j * WIDTH;
                 const long count = min((long)WIDTH, columns - n0);
                 const long start = c_from + m * columns + n0;

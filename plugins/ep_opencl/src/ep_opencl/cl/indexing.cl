@@ -84,7 +84,7 @@ __kernel void gather_nd(
     target[number * get_global_size(0) + x] = data[from];
 }
 
-#ifdef T
+#ifdef REDUCE
 // REDUCE(old, new) says what becomes of an element that an update hits. One work-item does all
 // updates of a line one after the other, so that updates of one element come in their order.
 __kernel void scatter_elements(
@@ -145,33 +145,82 @@ __kernel void scatter_nd(
 }
 #endif
 
-#ifdef PRECEDES
-// The place of each element among those of its row, by counting those that come before it: equal
-// elements in the order in which they lie. Places below `kept` are written.
-__kernel void top_places(
-    __global const STORED(T) *restrict x,
-    __global STORED(T) *restrict values,
-    __global long *restrict places,
+#ifdef CLAIMS
+// Updates that replace elements, all at once: first each claims its element, or its slice, with its
+// number, of which the largest stays; then those that hold their claim write. That is what they would
+// leave one after the other.
+__kernel void claim_elements(
+    __global const STORED(TI) *restrict indices,
+    __global int *restrict claims,
+    __global int *fault,
+    const long8 shape,
+    const long8 step,
     const long length,
-    const long inner,
-    const long kept)
+    const long axis_step)
 {
-    const size_t i = get_global_id(0);
-    const long row = get_global_id(1);
-    const long from = row / inner * length * inner + row % inner;
-    const COMPUTED(T) mine = LOAD(T, x, from + i * inner);
-    long place = 0;
-    for (long j = 0; j < length; j++) {
-        const COMPUTED(T) other = LOAD(T, x, from + j * inner);
-        place += PRECEDES(other, mine) || (!PRECEDES(mine, other) && j < (long)i);
-    }
-    if (place < kept) {
-        const long to = row / inner * kept * inner + place * inner + row % inner;
-        STORE(T, values, to, mine);
-        places[to] = i;
-    }
+    FIND_ELEMENT
+    const long at = checked_index(LOAD(TI, indices, get_global_id(0)), length, fault);
+    atomic_max(claims + from + at * axis_step, (int)get_global_id(0));
 }
 
+__kernel void place_elements(
+    __global const UNIT *restrict updates,
+    __global const STORED(TI) *restrict indices,
+    __global UNIT *restrict target,
+    __global int *fault,
+    __global const int *restrict claims,
+    const long8 shape,
+    const long8 step,
+    const long length,
+    const long axis_step)
+{
+    FIND_ELEMENT
+    const long at =
+        from + axis_step * checked_index(LOAD(TI, indices, get_global_id(0)), length, fault);
+    if (claims[at] == (int)get_global_id(0)) target[at] = updates[get_global_id(0)];
+}
+
+#define FIND_SLICE \
+    const long lengths[8] = {length.s0, length.s1, length.s2, length.s3, \
+                             length.s4, length.s5, length.s6, length.s7}; \
+    const long steps[8] = {step.s0, step.s1, step.s2, step.s3, \
+                           step.s4, step.s5, step.s6, step.s7}; \
+    long slice = 0; \
+    for (int k = 0; k < wide; k++) \
+        slice += steps[k] * checked_index(LOAD(TI, indices, number * wide + k), lengths[k], fault);
+
+__kernel void claim_slices(
+    __global const STORED(TI) *restrict indices,
+    __global int *restrict claims,
+    __global int *fault,
+    const int wide,
+    const long8 length,
+    const long8 step)
+{
+    const long number = get_global_id(0);
+    FIND_SLICE
+    atomic_max(claims + slice, (int)number);
+}
+
+__kernel void place_slices(
+    __global const UNIT *restrict updates,
+    __global const STORED(TI) *restrict indices,
+    __global UNIT *restrict target,
+    __global int *fault,
+    __global const int *restrict claims,
+    const int wide,
+    const long8 length,
+    const long8 step)
+{
+    const size_t x = get_global_id(0);
+    const long inner = get_global_size(0);
+    const long number = get_global_id(1);
+    FIND_SLICE
+    if (claims[slice] == (int)number) target[slice * inner + x] = updates[number * inner + x];
+}
+#endif
+
+#ifdef RUNNING_SUM
 __kernel void running_sum(
     __global const STORED(T) *restrict x,
     __global STORED(T) *restrict y,

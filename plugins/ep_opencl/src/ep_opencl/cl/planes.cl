@@ -78,24 +78,18 @@ __kernel void convolve_planes(
     }
     const size_t at =
         ((((long)image * out_channels + m) * out.x + od) * out.y + oh) * out.z + ow;
-    STORE(TC, y, at, TAIL(value, m, at));
+    STORE(TC, y, at, TAIL((RESULT)value, m, at));
 }
+
+#ifndef PART_CHANNELS
+#define PART_CHANNELS 1
+#endif
 
 #ifdef TM
 // A convolution of step 1 as a product of matrices, without unfolding: if output positions are
 // counted along the padded rows, the inputs of neighbouring positions are neighbours for every place
 // of the window. A few positions at the end of each row are computed in vain and not stored. The
 // tile is that of gemm_panels in gemm.cl. Planes have PANEL elements more than they need at the end.
-#define VECTOR JOIN(NUMBER, WIDTH)
-#define LOAD_VECTOR(p) JOIN(vload, WIDTH)(0, p)
-#define PANEL (TN * WIDTH)
-
-#ifdef IS_FLOATING
-#define MULTIPLY_ADD(a, b, c) fma(a, b, c)
-#else
-#define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
-#endif
-
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void multiply_planes(
     __global const NUMBER *restrict planes,
@@ -125,11 +119,7 @@ void multiply_planes(
     __attribute__((opencl_unroll_hint))
     for (int i = 0; i < TM; i++) from[i] = min(m0 + i, rows - 1) * depth;
 
-    VECTOR sum[TM][TN];
-    __attribute__((opencl_unroll_hint))
-    for (int i = 0; i < TM; i++)
-        __attribute__((opencl_unroll_hint))
-        for (int j = 0; j < TN; j++) sum[i][j] = (VECTOR)(0);
+    BEGIN_SUMS
 
     __global const NUMBER *x = planes + (image * groups + group) * channels * plane + p0;
     for (int c = 0; c < channels; c++) {
@@ -155,7 +145,12 @@ void multiply_planes(
             }
         }
         x += plane;
+        // Parts end with a channel.
+        if (c % PART_CHANNELS == PART_CHANNELS - 1) {
+            ADD_PART
+        }
     }
+    ADD_PART
 
     const long size = (long)out.x * out.y * out.z;
     __attribute__((opencl_unroll_hint))
@@ -164,8 +159,8 @@ void multiply_planes(
         __attribute__((opencl_unroll_hint))
         for (int i = 0; i < TM; i++) {
             if (m0 + i >= rows) continue;
-            NUMBER values[WIDTH];
-            JOIN(vstore, WIDTH)(sum[i][j], 0, values);
+            RESULT values[WIDTH];
+            JOIN(vstore, WIDTH)(TOTALS[i][j], 0, values);
             const long m = group * rows + m0 + i;
             const long start = (image * out_channels + m) * size;
             long w = p % padded.z;

@@ -14,17 +14,20 @@ FAMILIES = (
     "joining",
     "padding",
     "products",
+    "einsum",
     "convolutions",
     "pools",
     "reductions",
     "normalizations",
     "gathering",
+    "selecting",
     "scattering",
     "ordering",
     "resizing",
     "quantizing",
     "attention",
     "generating",
+    "recurrent",
 )
 """In the order in which rows are tried."""
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ep_core.errors import RunError
 from ep_core.types import DataType
-from ep_opencl.convolver import Convolver, Shifts, int32s
+from ep_opencl.convolution import Shifts
+from ep_opencl.convolver import Convolver, int32s
 from ep_opencl.elements import ELEMENTS, FLOATS
 from ep_opencl.epilogue import Epilogue
 from ep_opencl.launch import TABLE, Bench
@@ -20,7 +23,7 @@ from ep_opencl.windows import spatial_rank, transposed_geometry, window_geometry
 from ep_sdk.kernels import Kernel, KernelNode
 from ep_sdk.shapes import Shape
 
-__all__: list[str] = []
+__all__ = ["ArgumentsOf", "ConvolutionKernel", "given_buffers"]
 
 _BYTES = frozenset({DataType.INT8, DataType.UINT8})
 
@@ -34,50 +37,88 @@ def _bias_tail(node: KernelNode, dtype: DataType) -> Tail:
     )
 
 
-class _Conv:
-    """Convolves floats; meets `TakesEpilogue`."""
+ArgumentsOf = Callable[[Sequence[OpenCLBuffer | None]], tuple[Sequence[Any], Sequence[Any]]]
+"""From a node's inputs to the arguments of a convolution's tail and of its shifts."""
+
+
+class ConvolutionKernel:
+    """A kernel around a `Convolver`; meets `TakesEpilogue`.
+
+    Args:
+        node: the node.
+        types: of the input, the weights, the result and the sums.
+        tail: what becomes of sums.
+        shifts: what is added to operands.
+        arguments_of: see there; it gets all inputs of the node.
+        weight: which input the weights are.
+    """
 
     axis = 1
 
-    def __init__(self, node: KernelNode, epilogue: Epilogue | None = None, inputs: int = 3) -> None:
-        dtype = node.input_dtype(0)
-        assert dtype is not None
-        self.gives = dtype
+    def __init__(
+        self,
+        node: KernelNode,
+        types: tuple[DataType, DataType, DataType, DataType],
+        tail: Tail,
+        shifts: Shifts | None,
+        arguments_of: ArgumentsOf,
+        weight: int = 1,
+    ) -> None:
+        self.gives = types[2]
         self._node = node
-        self._epilogue = epilogue
-        self._inputs = inputs
+        self._bench = Bench(node)
+        self._types = types
+        self._tail = tail
+        self._shifts = shifts
+        self._arguments_of = arguments_of
+        self._weight = weight
+        self._epilogue: Epilogue | None = None
+        self._inputs = len(node.node.inputs)
         self._groups = node.attr("group", 1)
-        tail = _bias_tail(node, dtype)
-        result = dtype
-        if epilogue is not None:
-            tail = epilogue.added_to(tail, "CHANNEL")
-            result = epilogue.result
-        self._convolver = Convolver(Bench(node), dtype, dtype, result, dtype, tail)
+        self._convolver = Convolver(self._bench, *types, tail, shifts)
 
-    def with_epilogue(self, epilogue: Epilogue, inputs: int) -> _Conv:
+    def with_epilogue(self, epilogue: Epilogue, inputs: int) -> ConvolutionKernel:
         """See `TakesEpilogue`."""
-        return _Conv(self._node, epilogue, inputs)
+        other = copy.copy(self)
+        other._epilogue = epilogue
+        other._inputs = inputs
+        x, weight, _, total = self._types
+        tail = epilogue.added_to(self._tail, "CHANNEL")
+        types = (x, weight, epilogue.result, total)
+        other._convolver = Convolver(self._bench, *types, tail, self._shifts)
+        return other
 
     def __call__(
         self,
         stream: OpenCLStream,
-        x: OpenCLBuffer,
-        weight: OpenCLBuffer,
-        *others: OpenCLBuffer | None,
+        *inputs: OpenCLBuffer | None,
         out: OpenCLBuffer | None = None,
     ) -> OpenCLBuffer:
+        x, weight = inputs[0], inputs[self._weight]
+        assert x is not None
+        assert weight is not None
         geometry = window_geometry(self._node, x.shape, weight.shape[2:])
-        own, extras = others[: self._inputs - 2], others[self._inputs - 2 :]
-        arguments = tuple(item.cl_buffer for item in own if item is not None)
+        own, extras = inputs[: self._inputs], inputs[self._inputs :]
+        arguments, shifts = self._arguments_of(own)
         if self._epilogue is not None:
             shape = geometry.result_shape(x.shape, weight.shape[0])
-            arguments += self._epilogue.arguments(extras, shape)
-        return self._convolver(stream, x, weight, geometry, self._groups, out, arguments)
+            arguments = (*arguments, *self._epilogue.arguments(extras, shape))
+        return self._convolver(stream, x, weight, geometry, self._groups, out, arguments, shifts)
+
+
+def given_buffers(buffers: Sequence[OpenCLBuffer | None]) -> tuple[Any, ...]:
+    """Kernel arguments for those that are there."""
+    return tuple(item.cl_buffer for item in buffers if item is not None)
 
 
 @TABLE.kernel("Conv", types={"T": FLOATS}, writes_out=True, predicate=spatial_rank)
 def _conv(node: KernelNode) -> Kernel:
-    return _Conv(node)
+    dtype = node.input_dtype(0)
+    assert dtype is not None
+    tail = _bias_tail(node, dtype)
+    return ConvolutionKernel(
+        node, (dtype,) * 4, tail, None, lambda inputs: (given_buffers(inputs[2:]), ())
+    )
 
 
 @TABLE.kernel("ConvTranspose", types={"T": FLOATS}, writes_out=True, predicate=spatial_rank)
@@ -137,7 +178,6 @@ def _conv_transpose(node: KernelNode) -> Kernel:
     "ConvInteger", since=10, types={0: _BYTES, 1: _BYTES}, writes_out=True, predicate=spatial_rank
 )
 def _conv_integer(node: KernelNode) -> Kernel:
-    bench = Bench(node)
     x_type, w_type = node.input_dtype(0), node.input_dtype(1)
     assert x_type is not None
     assert w_type is not None
@@ -152,27 +192,17 @@ def _conv_integer(node: KernelNode) -> Kernel:
         parameters += f", __global const STORED({code}) *restrict w_zero, const int w_zero_step"
         weight_shift = f"- (int)LOAD({code}, w_zero, CHANNEL * w_zero_step)"
     shifts_of = Shifts(x_shift, weight_shift, parameters)
-    convolver = Convolver(
-        bench, x_type, w_type, DataType.INT32, DataType.INT32, Tail("value"), shifts_of
-    )
-    groups = node.attr("group", 1)
+    int32 = DataType.INT32
 
-    def conv(
-        stream: OpenCLStream,
-        x: OpenCLBuffer,
-        weight: OpenCLBuffer,
-        x_zero: OpenCLBuffer | None = None,
-        w_zero: OpenCLBuffer | None = None,
-        *,
-        out: OpenCLBuffer | None = None,
-    ) -> OpenCLBuffer:
-        geometry = window_geometry(node, x.shape, weight.shape[2:])
-        shifts: list[Any] = []
-        if x_zero is not None:
-            shifts.append(x_zero.cl_buffer)
+    def arguments_of(
+        inputs: Sequence[OpenCLBuffer | None],
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        x_zero, w_zero = (*inputs[2:], None, None)[:2]
+        found: list[Any] = [] if x_zero is None else [x_zero.cl_buffer]
         if w_zero is not None:
-            step = 1 if math.prod(w_zero.shape) > 1 else 0
-            shifts += [w_zero.cl_buffer, np.int32(step)]
-        return convolver(stream, x, weight, geometry, groups, out, (), shifts)
+            found += [w_zero.cl_buffer, np.int32(math.prod(w_zero.shape) > 1)]
+        return (), found
 
-    return conv
+    return ConvolutionKernel(
+        node, (x_type, w_type, int32, int32), Tail("value"), shifts_of, arguments_of
+    )

@@ -18,7 +18,7 @@ from ep_opencl.vectors import long8
 from ep_sdk.kernels import Kernel, KernelNode
 from ep_sdk.shapes import Shape, positive_axis
 
-__all__ = ["INDICES", "PLAIN", "code_of", "common_axis", "with_fault"]
+__all__ = ["INDICES", "PLAIN", "code_of", "common_axis", "gather_slices", "with_fault"]
 
 _ANY = frozenset(ELEMENTS)
 INDICES = frozenset({DataType.INT32, DataType.INT64})
@@ -48,20 +48,37 @@ def _gather(node: KernelNode) -> Kernel:
             if data.values is not None:
                 taken = np.take(data.values, indices.values, axis=axis)
                 return bench.upload(stream, np.asarray(taken), out)
-        shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
-        count = math.prod(indices.shape)
-        if count and not length:
-            raise RunError("nothing to gather from an axis without elements")
-        with bench.writing(stream, shape, data.dtype, out) as y:
-            kernel = bench.kernel(
-                "indexing.cl", "gather", {**PLAIN, "UNIT": unit_of(data), "TI": code_of(indices)}
-            )
-            size = (math.prod(data.shape[axis + 1 :]), count, math.prod(data.shape[:axis]))
-            arguments = with_fault(stream, data, indices, y)
-            kernel.launch(stream.queue, size, None, [*arguments, np.int64(length)])
-        return y
+        return gather_slices(bench, stream, data, indices, axis, out)
 
     return gather
+
+
+def gather_slices(
+    bench: Bench,
+    stream: OpenCLStream,
+    data: OpenCLBuffer,
+    indices: OpenCLBuffer,
+    axis: int,
+    out: OpenCLBuffer | None = None,
+) -> OpenCLBuffer:
+    """The slices of `data` along an axis that the indices name.
+
+    Raises:
+        RunError: there is nothing to gather from.
+    """
+    length = data.shape[axis]
+    shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
+    count = math.prod(indices.shape)
+    if count and not length:
+        raise RunError("nothing to gather from an axis without elements")
+    with bench.writing(stream, shape, data.dtype, out) as y:
+        kernel = bench.kernel(
+            "indexing.cl", "gather", {**PLAIN, "UNIT": unit_of(data), "TI": code_of(indices)}
+        )
+        size = (math.prod(data.shape[axis + 1 :]), count, math.prod(data.shape[:axis]))
+        arguments = with_fault(stream, data, indices, y)
+        kernel.launch(stream.queue, size, None, [*arguments, np.int64(length)])
+    return y
 
 
 PLAIN: dict[str, object] = {"RANK": 1, "AXIS": 0}

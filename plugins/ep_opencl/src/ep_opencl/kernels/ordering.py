@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ep_core.errors import RunError
 from ep_core.types import DataType
 from ep_opencl.elements import ELEMENTS, FLOATS, NUMBERS
+from ep_opencl.kernels.elementwise import dtype_of
 from ep_opencl.kernels.gathering import INDICES, PLAIN, code_of
-from ep_opencl.launch import TABLE, Bench
+from ep_opencl.kernels.reductions import Rows
+from ep_opencl.launch import TABLE, Bench, signed
 from ep_opencl.memory import OpenCLBuffer
 from ep_opencl.moving import unit_of
 from ep_opencl.stream import OpenCLStream
+from ep_opencl.vectors import long4
 from ep_sdk.kernels import Kernel, KernelNode
 from ep_sdk.shapes import positive_axis
 
@@ -21,41 +27,15 @@ __all__: list[str] = []
 
 _ANY = frozenset(ELEMENTS)
 
-
-_LONGEST_SORT = 16384
-"""Lengths of rows up to which comparing all pairs is taken; work grows with the square."""
-
-
-def _short_rows(node: KernelNode) -> str | None:
-    shape = getattr(node.input_types[0], "shape", None)
-    if not shape:
-        return "the shape of the input isn't known"
-    length = shape[node.attr("axis", -1) % len(shape)]
-    if not isinstance(length, int) or length > _LONGEST_SORT:
-        return f"rows of {length} elements, more than {_LONGEST_SORT}, or of unknown length"
-    return None
+_CHUNK = 128
+"""Elements that are sorted by comparing all pairs."""
 
 
-@TABLE.kernel("TopK", since=10, types={"T": NUMBERS}, predicate=_short_rows)
+@TABLE.kernel("TopK", since=10, types={"T": NUMBERS})
 def _top_k(node: KernelNode) -> Kernel:
     bench = Bench(node)
     named = node.attr("axis", -1)
-    sign = ">" if node.attr("largest", 1) else "<"
-    dtype = node.input_dtype(0)
-    assert dtype is not None
-    test = f"((a) {sign} (b))"
-    if dtype in FLOATS:
-        # A NaN counts as larger than any number.
-        other = "((a) != (a) && (b) == (b))" if sign == ">" else "((b) != (b) && (a) == (a))"
-        test = f"({test} || {other})"
-    defines: dict[str, object] = {
-        **PLAIN,
-        "T": ELEMENTS[dtype].code,
-        "TI": "i64",
-        "UNIT": "uchar",
-        "PRECEDES(a, b)": test,
-        **_UNUSED,
-    }
+    sorter = _Sorter(bench, dtype_of(node, 0), largest=bool(node.attr("largest", 1)))
 
     def top_k(
         stream: OpenCLStream, x: OpenCLBuffer, k: OpenCLBuffer
@@ -66,27 +46,85 @@ def _top_k(node: KernelNode) -> Kernel:
         if not 0 <= kept <= length:
             raise RunError("k is out of range", expected=f"within 0..{length}", got=kept)
         shape = (*x.shape[:axis], kept, *x.shape[axis + 1 :])
-        inner = math.prod(x.shape[axis + 1 :])
-        rows = math.prod(x.shape) // max(length, 1)
+        rows = Rows(math.prod(x.shape[:axis]), length, math.prod(x.shape[axis + 1 :]))
         with (
-            bench.writing(stream, shape, dtype) as values,
+            bench.writing(stream, shape, x.dtype) as values,
             bench.writing(stream, shape, DataType.INT64) as places,
         ):
-            kernel = bench.kernel("indexing.cl", "top_places", defines)
-            numbers = [np.int64(length), np.int64(inner), np.int64(kept)]
-            buffers = [x.cl_buffer, values.cl_buffer, places.cl_buffer]
-            kernel.launch(stream.queue, (length, rows), None, [*buffers, *numbers])
+            if math.prod(shape):
+                sorter.run(stream, x, _Lists(values, places), rows, kept)
         return values, places
 
     return top_k
 
 
-_UNUSED: dict[str, object] = {
-    "REDUCE(older, newer)": "(newer)",
-    "AXIS_STEP": 1,
-    "AXIS_INDEX_STEP": 1,
-}
-"""Macros of kernels that stand in the same file."""
+@dataclass(frozen=True, slots=True)
+class _Lists:
+    """Sorted lists: elements, and where in their row they lay."""
+
+    values: OpenCLBuffer
+    places: OpenCLBuffer
+
+    @property
+    def arguments(self) -> tuple[Any, Any]:
+        return self.values.cl_buffer, self.places.cl_buffer
+
+
+class _Sorter:
+    """Finds the first elements of rows in an order."""
+
+    def __init__(self, bench: Bench, dtype: DataType, *, largest: bool) -> None:
+        self._bench = bench
+        self._dtype = dtype
+        sign = ">" if largest else "<"
+        test = f"((a) {sign} (b))"
+        if dtype in FLOATS:
+            # A NaN counts as larger than any number.
+            other = "((a) != (a) && (b) == (b))" if largest else "((b) != (b) && (a) == (a))"
+            test = f"({test} || {other})"
+        self._defines: dict[str, object] = {
+            "T": ELEMENTS[dtype].code,
+            "PRECEDES(a, b)": test,
+        }
+
+    def run(
+        self, stream: OpenCLStream, x: OpenCLBuffer, target: _Lists, rows: Rows, kept: int
+    ) -> None:
+        """Sort chunks, then merge lists in pairs; the last launch writes the target."""
+        bench, count = self._bench, rows.outer * rows.inner
+        final = long4((kept * rows.inner, 1, 0, rows.inner))
+        covered, lists = _CHUNK, -(-rows.length // _CHUNK)
+        capacity = min(kept, _CHUNK)
+        with ExitStack() as taken:
+
+            def between(lists: int, capacity: int) -> _Lists:
+                shape = (count, lists, capacity)
+                context = bench.scratch(stream, shape, self._dtype)
+                places = bench.scratch(stream, shape, DataType.INT64)
+                return _Lists(taken.enter_context(context), taken.enter_context(places))
+
+            sorted_lists = target if lists == 1 else between(lists, capacity)
+            kernel = bench.kernel("sorting.cl", "sort_chunks", self._defines)
+            numbers = signed(rows.length, rows.inner, _CHUNK, capacity)
+            steps = final if lists == 1 else _steps(lists, capacity, rows.inner)
+            arguments = [x.cl_buffer, *sorted_lists.arguments, *numbers, steps]
+            kernel.launch(stream.queue, (rows.length, count), None, arguments)
+            kernel = bench.kernel("sorting.cl", "merge_lists", self._defines)
+            while lists > 1:
+                left, larger = -(-lists // 2), min(kept, 2 * covered)
+                merged = target if left == 1 else between(left, larger)
+                numbers = signed(rows.length, rows.inner, covered, capacity, lists, larger)
+                steps = final if left == 1 else _steps(left, larger, rows.inner)
+                arguments = [*sorted_lists.arguments, *merged.arguments, *numbers, steps]
+                kernel.launch(stream.queue, (lists * capacity, count), None, arguments)
+                sorted_lists, lists = merged, left
+                capacity, covered = larger, 2 * covered
+
+
+def _steps(lists: int, capacity: int, inner: int) -> Any:
+    """Lists of one row behind each other."""
+    row = lists * capacity
+    return long4((row * inner, row, capacity, 1))
 
 
 @TABLE.kernel("CumSum", since=11, types={"T": NUMBERS, "T2": INDICES}, writes_out=True)
@@ -100,8 +138,7 @@ def _cum_sum(node: KernelNode) -> Kernel:
         "T": ELEMENTS[dtype].code,
         "TI": "i64",
         "UNIT": "uchar",
-        "PRECEDES(a, b)": "0",
-        **_UNUSED,
+        "RUNNING_SUM": 1,
     }
 
     def cum_sum(

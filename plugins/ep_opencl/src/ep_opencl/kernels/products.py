@@ -23,7 +23,7 @@ from ep_opencl.stream import OpenCLStream
 from ep_sdk.kernels import Kernel, KernelNode
 from ep_sdk.shapes import Shape
 
-__all__ = ["zero_point_arguments", "zero_point_tail"]
+__all__ = ["shifted_weight", "zero_point_arguments", "zero_point_tail"]
 
 _WIDE = frozenset({DataType.INT32, DataType.INT64, DataType.UINT32, DataType.UINT64})
 _TYPES = FLOATS | _WIDE
@@ -161,7 +161,24 @@ def _bias_steps(shape: Shape) -> tuple[Any, Any]:
 # ---------------------------------------------------------------- integers
 
 
-@TABLE.kernel("MatMulInteger", since=10, types={0: _BYTES, 1: _BYTES}, writes_out=True)
+def _zeros_of_stacks(node: KernelNode) -> str | None:
+    """A predicate: every matrix of a stack has the same zero points."""
+    for position in (2, 3):
+        if not node.has_input(position):
+            continue
+        shape = getattr(node.input_types[position], "shape", None)
+        if shape is not None and _differs_in_stack(shape):
+            return "zero points that differ between the matrices of a stack"
+    return None
+
+
+@TABLE.kernel(
+    "MatMulInteger",
+    since=10,
+    types={0: _BYTES, 1: _BYTES},
+    writes_out=True,
+    predicate=_zeros_of_stacks,
+)
 def _matmul_integer(node: KernelNode) -> Kernel:
     """Zero points are one, one per row of A, or one per column of B."""
     a_type, b_type = node.input_dtype(0), node.input_dtype(1)
@@ -175,7 +192,22 @@ def _matmul_integer(node: KernelNode) -> Kernel:
         of_b = zero_point_arguments(others[1] if len(others) > 1 else None)
         return (*of_a, *of_b), of_b
 
-    return _ProductKernel(Bench(node), (a_type, b_type, DataType.INT32), tail, arguments_of)
+    return _ProductKernel(
+        Bench(node),
+        (a_type, b_type, DataType.INT32),
+        tail,
+        arguments_of,
+        weight=shifted_weight(node, 1, 3),
+    )
+
+
+def shifted_weight(node: KernelNode, position: int, zero: int) -> np.ndarray[Any, Any] | None:
+    """A constant second operand less its zero points, as a product in parts reads it."""
+    weight, zeros = _constant(node, position), _constant(node, zero)
+    if weight is None or (node.has_input(zero) and zeros is None):
+        return None
+    shifted = weight.astype(np.float32)
+    return shifted if zeros is None else shifted - zeros.astype(np.float32)
 
 
 def zero_point_tail(a: DataType | None, b: DataType | None) -> Tail:
@@ -183,18 +215,30 @@ def zero_point_tail(a: DataType | None, b: DataType | None) -> Tail:
     parameters = pack = a_shift = b_shift = ""
     if a is not None:
         code = ELEMENTS[a].code
-        parameters += f", __global const STORED({code}) *restrict a_zero, const long a_zero_step"
-        a_shift = f"- (int)LOAD({code}, a_zero, min((long)(m), rows - 1) * a_zero_step)"
+        parameters += f", __global const STORED({code}) *restrict a_zero, const long a_zeros"
+        a_shift = f"- (int)LOAD({code}, a_zero, min((long)(m), rows - 1) % a_zeros)"
     if b is not None:
         code = ELEMENTS[b].code
-        pack = f", __global const STORED({code}) *restrict b_zero, const long b_zero_step"
+        pack = f", __global const STORED({code}) *restrict b_zero, const long b_zeros"
         parameters += pack
-        b_shift = f"- (int)LOAD({code}, b_zero, (n) * b_zero_step)"
+        b_shift = f"- (int)LOAD({code}, b_zero, (n) % b_zeros)"
     return Tail("", parameters, a_shift, b_shift, pack)
 
 
 def zero_point_arguments(zero: OpenCLBuffer | None) -> tuple[Any, ...]:
-    """Arguments for a zero point: one for all, or one for each row or column."""
+    """Arguments for a zero point: one for all, or one for each row or column.
+
+    They are the same in all matrices of a stack, whose rows may be those of one tall matrix.
+
+    Raises:
+        RunError: different ones for the matrices of a stack.
+    """
     if zero is None:
         return ()
-    return zero.cl_buffer, np.int64(1 if math.prod(zero.shape) > 1 else 0)
+    if _differs_in_stack(zero.shape):
+        raise RunError("zero points that differ between the matrices of a stack", got=zero.shape)
+    return zero.cl_buffer, np.int64(math.prod(zero.shape))
+
+
+def _differs_in_stack(shape: Sequence[object]) -> bool:
+    return any(length != 1 for length in shape[:-2])

@@ -12,17 +12,18 @@ from typing import Any
 import numpy as np
 
 from ep_core.types import DataType
-from ep_opencl.convolver import Convolver, Shifts
+from ep_opencl.convolution import Shifts
 from ep_opencl.elements import ELEMENTS
 from ep_opencl.expression import Align, Expression, Operation
+from ep_opencl.kernels.convolutions import ConvolutionKernel, given_buffers
 from ep_opencl.kernels.elementwise import ElementwiseKernel, dtype_of, elementwise_row
-from ep_opencl.kernels.products import zero_point_arguments, zero_point_tail
+from ep_opencl.kernels.products import shifted_weight, zero_point_arguments, zero_point_tail
 from ep_opencl.launch import TABLE, Bench
 from ep_opencl.memory import OpenCLBuffer
 from ep_opencl.multiplier import Multiplier
 from ep_opencl.product import Product, Tail
 from ep_opencl.stream import OpenCLStream
-from ep_opencl.windows import spatial_rank, window_geometry
+from ep_opencl.windows import spatial_rank
 from ep_sdk.kernels import Kernel, KernelNode
 from ep_sdk.shapes import Shape
 
@@ -192,7 +193,7 @@ def _qlinear_matmul(node: KernelNode) -> Kernel:
         shifts.pack_parameters,
     )
     product = Product(bench, a_type, b_type, y_type, DataType.INT32, tail)
-    multiply = Multiplier(bench, product)
+    multiply = Multiplier(bench, product, weight=shifted_weight(node, 3, 5))
 
     def matmul(
         stream: OpenCLStream,
@@ -231,7 +232,6 @@ def _qconv_predicate(node: KernelNode) -> str | None:
 )
 def _qlinear_conv(node: KernelNode) -> Kernel:
     """Scales and zero points of the weights may be one for each output channel."""
-    bench = Bench(node)
     x_type, w_type, y_type = (dtype_of(node, number) for number in (0, 3, 7))
     codes = _codes(node, {"a_scale": 1, "b_scale": 4, "y_scale": 6, "y_zero": 7})
     tail = _requantizing("CHANNEL", 1, codes, y_type)
@@ -241,42 +241,21 @@ def _qlinear_conv(node: KernelNode) -> Kernel:
             f"{tail.parameters}, __global const int *restrict bias",
         )
     x_code, w_code = ELEMENTS[x_type].code, ELEMENTS[w_type].code
-    convolver = Convolver(
-        bench,
-        x_type,
-        w_type,
-        y_type,
-        DataType.INT32,
-        tail,
-        Shifts(
-            f"- (int)LOAD({x_code}, x_zero, 0)",
-            f"- (int)LOAD({w_code}, w_zero, CHANNEL * w_zero_step)",
-            f", __global const STORED({x_code}) *restrict x_zero"
-            f", __global const STORED({w_code}) *restrict w_zero, const int w_zero_step",
-        ),
+    shifts = Shifts(
+        f"- (int)LOAD({x_code}, x_zero, 0)",
+        f"- (int)LOAD({w_code}, w_zero, CHANNEL * w_zero_step)",
+        f", __global const STORED({x_code}) *restrict x_zero"
+        f", __global const STORED({w_code}) *restrict w_zero, const int w_zero_step",
     )
-    groups = node.attr("group", 1)
 
-    def conv(
-        stream: OpenCLStream,
-        x: OpenCLBuffer,
-        x_scale: OpenCLBuffer,
-        x_zero: OpenCLBuffer,
-        w: OpenCLBuffer,
-        w_scale: OpenCLBuffer,
-        w_zero: OpenCLBuffer,
-        y_scale: OpenCLBuffer,
-        y_zero: OpenCLBuffer,
-        bias: OpenCLBuffer | None = None,
-        *,
-        out: OpenCLBuffer | None = None,
-    ) -> OpenCLBuffer:
-        geometry = window_geometry(node, x.shape, w.shape[2:])
-        step = np.int32(1 if math.prod(w_zero.shape) > 1 else 0)
-        shifts = (x_zero.cl_buffer, w_zero.cl_buffer, step)
-        arguments = _scale_arguments(x_scale, w_scale, y_scale, y_zero)
-        if bias is not None:
-            arguments = (*arguments, bias.cl_buffer)
-        return convolver(stream, x, w, geometry, groups, out, arguments, shifts)
+    def arguments_of(
+        inputs: Sequence[OpenCLBuffer | None],
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        given = [item for item in inputs if item is not None]
+        _, x_scale, x_zero, _, w_scale, w_zero, y_scale, y_zero, *bias = given
+        step = np.int32(math.prod(w_zero.shape) > 1)
+        scales = _scale_arguments(x_scale, w_scale, y_scale, y_zero)
+        return (*scales, *given_buffers(bias)), (x_zero.cl_buffer, w_zero.cl_buffer, step)
 
-    return conv
+    types = (x_type, w_type, y_type, DataType.INT32)
+    return ConvolutionKernel(node, types, tail, shifts, arguments_of, weight=3)

@@ -17,7 +17,7 @@ from ep_opencl.stream import OpenCLStream
 from ep_sdk.kernels import Kernel, KernelNode
 from ep_sdk.shapes import Shape, positive_axis
 
-__all__ = ["GROUP", "RANGE_REDUCTIONS", "Rows", "reducer_of"]
+__all__ = ["GROUP", "RANGE_REDUCTIONS", "SUM", "Rows", "reducer_of"]
 
 GROUP = 64
 """Work-items that share a row; see `cl/rows.cl`."""
@@ -72,6 +72,9 @@ _REDUCTIONS = {
 
 RANGE_REDUCTIONS = (_REDUCTIONS["ReduceMin"], _REDUCTIONS["ReduceMax"])
 """The smallest and the largest element, for `reducer_of`."""
+
+SUM = _REDUCTIONS["ReduceSum"]
+"""For `reducer_of`."""
 
 
 def _rows_of(shape: Shape, axes: Sequence[int]) -> tuple[Rows, tuple[int, ...] | None]:
@@ -145,12 +148,13 @@ def _reducer(node: KernelNode, reduction: _Reduction) -> _Body:
     return reducer_of(bench, dtype, reduction)
 
 
-def reducer_of(bench: Bench, dtype: DataType, reduction: _Reduction) -> _Body:
-    """What reduces rows of the first buffer into the second, on a stream."""
-    code = ELEMENTS[dtype].code
+def reducer_of(
+    bench: Bench, dtype: DataType, reduction: _Reduction, result: DataType | None = None
+) -> _Body:
+    """What reduces rows of the first buffer into the second, of another type if one is given."""
     defines: dict[str, object] = {
-        "T": code,
-        "TC": code,
+        "T": ELEMENTS[dtype].code,
+        "TC": ELEMENTS[result or dtype].code,
         "START": reduction.start,
         "TERM(v)": reduction.term,
         "COMBINE(a, b)": reduction.combine,

@@ -10,9 +10,9 @@ from ep_core.errors import RunError
 from ep_core.types import DataType
 from ep_opencl.elements import ELEMENTS
 from ep_opencl.kernels.gathering import INDICES, PLAIN, code_of, common_axis, with_fault
-from ep_opencl.launch import TABLE, Bench, text_attribute
+from ep_opencl.launch import TABLE, Bench, signed, text_attribute
 from ep_opencl.memory import OpenCLBuffer
-from ep_opencl.moving import MOST_DIMENSIONS, Strided, move, strides_of
+from ep_opencl.moving import MOST_DIMENSIONS, Strided, move, strides_of, unit_of
 from ep_opencl.stream import OpenCLStream
 from ep_opencl.vectors import long8
 from ep_sdk.kernels import Kernel, KernelNode
@@ -21,6 +21,11 @@ __all__: list[str] = []
 
 _ANY = frozenset(ELEMENTS)
 
+
+_FEWEST_UPDATES = 64
+_MOST_LINES = 4096
+_MOST_CLAIMS = 1 << 31
+"""When updates that replace elements are done all at once; see `_is_worth_claims`."""
 
 _REDUCE = {
     "none": "(newer)",
@@ -50,6 +55,7 @@ def _scatter_elements(node: KernelNode) -> Kernel:
     bench = Bench(node)
     named = node.attr("axis", 0)
     defines = _scatter_defines(node)
+    replaces = text_attribute(node, "reduction", "none") == "none"
 
     def scatter(
         stream: OpenCLStream,
@@ -75,7 +81,9 @@ def _scatter_elements(node: KernelNode) -> Kernel:
         }
         with bench.writing(stream, data.shape, data.dtype, out) as y:
             _copy_all(bench, stream, data, y)
-            if math.prod(indices.shape):
+            if replaces and _is_worth_claims(math.prod(lines), indices.shape[axis]):
+                _claim_elements(bench, stream, (indices, updates, y), axis)
+            elif math.prod(indices.shape):
                 kernel = bench.kernel("indexing.cl", "scatter_elements", own)
                 kernel.launch(
                     stream.queue,
@@ -106,6 +114,7 @@ TABLE.kernel("Scatter", since=9, until=10, types=_SCATTER_TYPES, writes_out=True
 def _scatter_nd(node: KernelNode) -> Kernel:
     bench = Bench(node)
     defines = _scatter_defines(node)
+    replaces = text_attribute(node, "reduction", "none") == "none"
 
     def scatter(
         stream: OpenCLStream,
@@ -127,7 +136,10 @@ def _scatter_nd(node: KernelNode) -> Kernel:
         steps = strides_of(data.shape)
         with bench.writing(stream, data.shape, data.dtype, out) as y:
             _copy_all(bench, stream, data, y)
-            if count and math.prod(data.shape):
+            is_there = count and math.prod(data.shape)
+            if is_there and replaces and _is_worth_claims(math.prod(inner), count):
+                _claim_slices(bench, stream, (indices, updates, y), wide)
+            elif is_there:
                 kernel = bench.kernel("indexing.cl", "scatter_nd", own)
                 kernel.launch(
                     stream.queue,
@@ -153,3 +165,71 @@ def _copy_all(
 ) -> None:
     count = (math.prod(source.shape),)
     move(bench, stream, Strided(source, 0, (1,)), Strided(target, 0, (1,)), count)
+
+
+# ---------------------------------------------------------------- all at once
+
+
+def _is_worth_claims(lines: int, updates: int) -> bool:
+    """Few lines of many updates each: one work-item for a line would leave the device idle."""
+    return updates >= _FEWEST_UPDATES and lines <= _MOST_LINES and lines * updates < _MOST_CLAIMS
+
+
+def _claim_elements(
+    bench: Bench,
+    stream: OpenCLStream,
+    buffers: tuple[OpenCLBuffer, OpenCLBuffer, OpenCLBuffer],
+    axis: int,
+) -> None:
+    """Indices, updates and target of ScatterElements."""
+    indices, updates, y = buffers
+    rank, steps = len(y.shape), strides_of(y.shape)
+    defines = _claim_defines(indices, y) | {"RANK": rank, "AXIS": rank - 1 - axis}
+    numbers = [
+        long8(indices.shape[::-1]),
+        long8(steps[::-1]),
+        *signed(y.shape[axis], steps[axis]),
+    ]
+    size = (math.prod(indices.shape),)
+    with bench.scratch(stream, y.shape, DataType.INT32) as claims:
+        _unclaim(bench, stream, claims)
+        kernel = bench.kernel("indexing.cl", "claim_elements", defines)
+        head = [indices.cl_buffer, claims.cl_buffer, stream.fault_word()]
+        kernel.launch(stream.queue, size, None, [*head, *numbers])
+        kernel = bench.kernel("indexing.cl", "place_elements", defines)
+        head = [*with_fault(stream, updates, indices, y), claims.cl_buffer]
+        kernel.launch(stream.queue, size, None, [*head, *numbers])
+
+
+def _claim_slices(
+    bench: Bench,
+    stream: OpenCLStream,
+    buffers: tuple[OpenCLBuffer, OpenCLBuffer, OpenCLBuffer],
+    wide: int,
+) -> None:
+    """Indices, updates and target of ScatterND."""
+    indices, updates, y = buffers
+    slices = y.shape[:wide]
+    defines = _claim_defines(indices, y) | PLAIN
+    numbers = [np.int32(wide), long8(slices), long8(strides_of(slices))]
+    count = math.prod(indices.shape[:-1])
+    with bench.scratch(stream, slices, DataType.INT32) as claims:
+        _unclaim(bench, stream, claims)
+        kernel = bench.kernel("indexing.cl", "claim_slices", defines)
+        head = [indices.cl_buffer, claims.cl_buffer, stream.fault_word()]
+        kernel.launch(stream.queue, (count,), None, [*head, *numbers])
+        kernel = bench.kernel("indexing.cl", "place_slices", defines)
+        head = [*with_fault(stream, updates, indices, y), claims.cl_buffer]
+        size = (math.prod(y.shape[wide:]), count)
+        kernel.launch(stream.queue, size, None, [*head, *numbers])
+
+
+def _claim_defines(indices: OpenCLBuffer, y: OpenCLBuffer) -> dict[str, object]:
+    return {"CLAIMS": 1, "UNIT": unit_of(y), "TI": code_of(indices)}
+
+
+def _unclaim(bench: Bench, stream: OpenCLStream, claims: OpenCLBuffer) -> None:
+    """No update has claimed anything: -1 everywhere."""
+    kernel = bench.kernel("moving.cl", "fill", {"UNIT": "int", "RANK": 1, "MODE": 0})
+    size = (math.prod(claims.shape),)
+    kernel.launch(stream.queue, size, None, [claims.cl_buffer, np.int32(-1)])
