@@ -11,6 +11,8 @@ UV_VERSION := 0.13.9
 # The providers of this repository whose devices any x86-64 machine can have.
 CERTIFIED := cpu simulator opencl openvino
 DEVICES_opencl := intel.0 pocl.0
+# The CPU provider is certified for each set of instructions that its native code was built for.
+LEVELS_cpu := avx512 avx2 portable none
 certificates = $(if $(filter simulator,$1),ep_sdk/src/ep_sdk,plugins/ep_$1/src/ep_$1)/certificates
 
 BIN := $(VENV)/bin
@@ -43,6 +45,7 @@ check: $(READY) ## Lint, format, types, import rules, size of the core, links in
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/check_core_size.py
 	$(BIN)/python scripts/check_docs.py
+	$(BIN)/python scripts/list_native_sources.py --check
 	$(BIN)/python scripts/check_certificates.py
 
 stress: $(READY) ## Two memories under faults, interrupts and many threads, for an hour; MINUTES=, SEED=
@@ -53,10 +56,11 @@ certify: $(CERTIFIED:%=certify-%) ## Renew the certificates of our own providers
 
 certify-%: $(READY)
 	rm -f $(call certificates,$*)/*.json
-	for device in $(or $(DEVICES_$*),""); do \
-		$(BIN)/ep certify $* $${device:+--device $$device} --jobs $(JOBS) --out .cache/compliance/$*$$device \
+	for device in $(or $(DEVICES_$*),""); do for level in $(or $(LEVELS_$*),""); do \
+		env $${level:+EP_CPU_INSTRUCTIONS=$$level} $(BIN)/ep certify $* $${device:+--device $$device} --jobs $(JOBS) \
+			--out .cache/compliance/$*$$device$$level \
 			$(if $(wildcard plugins/ep_$*/waivers.toml),--waivers plugins/ep_$*/waivers.toml) \
-			--certificate-folder $(call certificates,$*) || exit 1; done
+			--certificate-folder $(call certificates,$*) || exit 1; done; done
 
 bench: $(READY) ## Measure import cost, cost of a run, and real models beside ONNX Runtime
 	$(BIN)/python benchmarks/run.py

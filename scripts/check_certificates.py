@@ -33,10 +33,13 @@ def problems_of(provider: str, cases_hash: str) -> list[str]:
         for path in shipped_certificates(distribution)
         if (certificate := read_certificate(path)).provider == provider
     ]
-    if not found and provider in ANYWHERE:
-        return ["there is none"]
     told = [(name, problem_of(made, distribution, provider, cases_hash)) for name, made in found]
-    return [f"{name}: {problem}" for name, problem in told if problem]
+    problems = [f"{name}: {problem}" for name, problem in told if problem]
+    if provider in ANYWHERE:
+        here = registry().status(provider).devices[0].fingerprint
+        if here not in [certificate.device_fingerprint for _, certificate in found]:
+            problems.append(f"there is none for this machine ({here})")
+    return problems
 
 
 def problem_of(
@@ -44,8 +47,6 @@ def problem_of(
 ) -> str:
     """Why a certificate isn't fresh, or nothing."""
     device = DeviceInfo(provider, "0", "any", fingerprint=certificate.device_fingerprint)
-    if provider in ANYWHERE:
-        device = registry().status(provider).devices[0]
     misfit = misfit_of(certificate, distribution, device, certificate.options)
     if misfit:
         return misfit

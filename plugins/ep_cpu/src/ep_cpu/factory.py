@@ -56,6 +56,7 @@ def _devices() -> Sequence[DeviceInfo]:
     instructions = "+".join(flag for flag in _TELLING_FLAGS if flag in facts["flags"].split())
     architecture = _ARCHITECTURES.get(machine.lower(), machine.lower())
     vendor = facts["vendor_id"]
+    level = next(iter(levels()), "python")
     return (
         DeviceInfo(
             provider="cpu",
@@ -63,9 +64,10 @@ def _devices() -> Sequence[DeviceInfo]:
             kind="cpu",
             vendor=_VENDORS.get(vendor, vendor),
             name=facts["model name"] or platform.processor() or machine,
-            # Kernels are written in numpy's operations. Its releases, and the instructions that it
-            # finds, change the last bits of a sum, which every tolerance allows.
-            fingerprint=f"{architecture}; numpy {np.__version__.partition('.')[0]}",
+            # Each set of instructions is code of its own. The kernels in Python are numpy's
+            # operations: its releases, and the instructions that it finds, change the last bits of
+            # a sum, which every tolerance allows.
+            fingerprint=f"{architecture}; {level}; numpy {np.__version__.partition('.')[0]}",
             properties={
                 "architecture": machine,
                 "instructions": instructions,

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ep_core.contracts import OptionSpec
+from ep_cpu.native.binding import NO_INSTRUCTIONS
 
-__all__ = ["AUTOMATIC", "NO_INSTRUCTIONS", "OPTIONS"]
+__all__ = ["AUTOMATIC", "OPTIONS"]
 
 AUTOMATIC = "auto"
-NO_INSTRUCTIONS = "none"
 _MOST_THREADS = 256
 _INSTRUCTIONS = (AUTOMATIC, "avx512", "avx2", "portable", NO_INSTRUCTIONS)
 

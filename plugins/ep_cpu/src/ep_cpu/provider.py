@@ -11,14 +11,14 @@ from ep_core.cores import usable_cores
 from ep_core.errors import CompileError
 from ep_core.graph import Node, Subgraph
 from ep_cpu.kernels import load_table
-from ep_cpu.native.binding import levels, native_module
+from ep_cpu.native.binding import NO_INSTRUCTIONS, levels, native_module
 from ep_cpu.native.partition import (
     NativeProgram,
     NativeSegment,
     NativeSettings,
     native_program,
 )
-from ep_cpu.options import AUTOMATIC, NO_INSTRUCTIONS
+from ep_cpu.options import AUTOMATIC
 from ep_cpu.workspace import workspace_of
 from ep_sdk.kernel_provider import KernelProvider
 from ep_sdk.kernels import Kernel, KernelNode, KernelRow, KernelTable
