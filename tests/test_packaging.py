@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -80,14 +81,16 @@ def names_of(requirements: list[str]) -> set[str]:
     return found
 
 
-def run(*command: str | Path, cwd: Path | None = None, seconds: int = 600) -> str:
+def run(
+    *command: str | Path, cwd: Path | None = None, seconds: int = 600, **variables: str
+) -> str:
     """Run a command away from the checkout's environment; fail with all it printed."""
     ours = {"PYTHONPATH", "VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PYTEST_ADDOPTS"}
     environment = {
         key: value
         for key, value in os.environ.items()
         if key not in ours and not key.startswith("PYTEST_XDIST")
-    }
+    } | variables
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
@@ -110,7 +113,7 @@ def bare_environment(folder: Path) -> Path:
     return folder / scripts / "python"
 
 
-def install(python: Path, wheels: Path, *requirements: str) -> None:
+def install(python: Path, wheels: Path, *requirements: str | Path) -> None:
     run(
         *(sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python),
         *("--find-links", wheels, *requirements),
@@ -153,6 +156,16 @@ def test_wheel_has_types_license_and_every_source_file(wheels: Path, name: str) 
     assert f"{module}/py.typed" in packed
     assert any(entry.endswith(".dist-info/licenses/LICENSE") for entry in packed)
     assert not any(entry.startswith("tests/") for entry in packed)
+
+
+def test_the_cpu_provider_carries_its_native_core_and_what_it_was_made_from(wheels: Path) -> None:
+    if not any(map(shutil.which, ("c++", "g++", "clang++"))):
+        pytest.skip("requires: a compiler for C++")
+    listed = FOLDERS["ep-cpu"] / "src" / "ep_cpu" / "_native.sources"
+    with zipfile.ZipFile(wheel_of(wheels, "ep-cpu")) as archive:
+        modules = [name for name in archive.namelist() if name.startswith("ep_cpu/_native.c")]
+        assert archive.read("ep_cpu/_native.sources") == listed.read_bytes()
+    assert modules
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
@@ -283,6 +296,39 @@ def test_a_wheel_alone_runs_a_real_model(wheels: Path, tmp_path: Path, provider:
     run(python, "-I", "-c", RUN_ONE_MODEL, fetch(name), provider, feeds, results, cwd=tmp_path)
     with np.load(results) as found:
         check_answer(name, list(found.values()))
+
+
+def test_without_a_compiler_the_cpu_provider_runs_on_python(wheels: Path, tmp_path: Path) -> None:
+    (archive,) = wheels.glob("ep_cpu-*.tar.gz")
+    run(
+        *(sys.executable, "-m", "uv", "build", "--quiet", "--wheel", "--python", sys.executable),
+        *("--out-dir", tmp_path, archive),
+        CXX="/bin/false",
+    )
+    (wheel,) = tmp_path.glob("ep_cpu-*-py3-none-any.whl")
+    python = bare_environment(tmp_path / "env")
+    install(python, wheels, "ep-core", "ep-sdk")
+    install(python, wheels, wheel)
+    program = (
+        "from importlib.metadata import distribution\n"
+        "from ep_core.certificates.content import content_hash\n"
+        "from ep_cpu.factory import make_factory\n"
+        "device = make_factory().devices()[0]\n"
+        "print(device.properties['native'], device.fingerprint, sep='\\n')\n"
+        "print(content_hash(distribution('ep-cpu')))"
+    )
+    native, fingerprint, content = run(python, "-I", "-c", program).splitlines()
+    assert native.startswith("no, ")
+    assert "; python; " in fingerprint
+    feeds, results = tmp_path / "feeds.npz", tmp_path / "results.npz"
+    name = "picture-classifier"
+    np.savez(feeds, **sample_feeds(name))
+    run(python, "-I", "-c", RUN_ONE_MODEL, fetch(name), "cpu", feeds, results, cwd=tmp_path)
+    with np.load(results) as found:
+        check_answer(name, list(found.values()))
+    install(python, wheels, "--reinstall-package", "ep-cpu", wheel_of(wheels, "ep-cpu"))
+    built = run(python, "-I", "-c", program).splitlines()
+    assert built[-1] == content
 
 
 def test_plain_pip_installs_the_folders_together(tmp_path: Path) -> None:
