@@ -300,6 +300,24 @@ def test_the_content_hash_covers_code_and_libraries_only(installed):
     assert content_hash(installed) == before
 
 
+def test_a_compiled_module_counts_as_its_listed_sources(installed):
+    site = installed.locate_file("")
+    record = site / "ep_toy-1.0.dist-info/RECORD"
+    before = content_hash(installed)
+    write(site / "ep_toy/native.sources", "12ab  native.cpp\n")
+    record.write_text(record.read_text() + "ep_toy/native.sources,,\n")
+    listed = content_hash(installed)
+    assert listed != before
+    write(site / "ep_toy/native.so", "built by another compiler")
+    assert content_hash(installed) == listed
+    write(site / "ep_toy/other.so", "no list beside it")
+    record.write_text(record.read_text() + "ep_toy/other.so,,\n")
+    assert content_hash(installed) != listed
+    write(site / "ep_toy/native.sources", "34cd  native.cpp\n")
+    write(site / "ep_toy/other.so", "")
+    assert content_hash(installed) != listed
+
+
 def test_the_order_in_record_does_not_matter(installed):
     before = content_hash(installed)
     record = installed.locate_file("ep_toy-1.0.dist-info/RECORD")
@@ -312,7 +330,10 @@ def test_an_editable_install_hashes_like_its_wheel(installed, monkeypatch):
     wheel = content_hash(installed)
     site = installed.locate_file("")
     monkeypatch.syspath_prepend(str(site))
-    write(site / "ep_toy-1.0.dist-info" / "RECORD", "_editable_impl_ep_toy.pth,,\n")
+    # Tools for building write modules of their own into editable installs.
+    write(site / "_editable_finder.py", "")
+    lines = "_editable_impl_ep_toy.pth,,\n_editable_finder.py,,\n"
+    write(site / "ep_toy-1.0.dist-info" / "RECORD", lines)
     origin = {"url": "file:///src", "dir_info": {"editable": True}}
     write(site / "ep_toy-1.0.dist-info" / "direct_url.json", origin)
     ship(installed, CONTENT)

@@ -134,14 +134,17 @@ def source_files(distribution: Distribution) -> dict[str, Path]:
 def package_files(distribution: Distribution) -> dict[str, Path]:
     """Every file a distribution brings, by relative posix path: code, data, native libraries.
 
-    Left out: package metadata, byte code and scripts, which differ between equal installs.
+    Left out: package metadata, byte code and scripts, which differ between equal installs. Of an
+    editable install only what lies in its packages counts: build tools add modules of their own.
     """
+    sources = source_files(distribution)
+    packages = {name.partition("/")[0] for name in sources}
     files = {
         file.as_posix(): Path(str(file.locate()))
         for file in distribution.files or ()
-        if _is_content(file.parts)
+        if _is_content(file.parts) and (not packages or file.parts[0] in packages)
     }
-    files.update(source_files(distribution))
+    files.update(sources)
     return files
 
 
