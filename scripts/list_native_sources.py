@@ -3,7 +3,7 @@
     python scripts/list_native_sources.py [--check]
 
 A certificate is bound to the list instead of the module, whose bytes differ by compiler. Building
-the module writes the same list (`list_sources.cmake`); this one is for installs that don't build it.
+the module writes the same list (`list_sources.cmake`); this one is for installs without a compiler.
 With `--check`, nothing is written, and a list that is out of date is an error.
 """
 
@@ -14,17 +14,19 @@ import sys
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "plugins" / "ep_cpu"
+PATTERNS = ("*.cpp", "*.h", "CMakeLists.txt")
 LIST = PACKAGE / "src" / "ep_cpu" / "_native.sources"
 
 
 def list_sources() -> str:
     """A line for each source: SHA-256, two spaces, its path below the folder `native`."""
     folder = PACKAGE / "native"
-    patterns = ("*.cpp", "*.h", "CMakeLists.txt")
-    names = sorted(
-        path.relative_to(folder).as_posix() for pattern in patterns for path in folder.rglob(pattern)
-    )
-    lines = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}" for name in names]
+    found = [path for pattern in PATTERNS for path in folder.rglob(pattern)]
+    hashes = {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in found
+    }
+    lines = [f"{hashes[name]}  {name}" for name in sorted(hashes)]
     return "\n".join(lines) + "\n"
 
 

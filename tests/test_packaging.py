@@ -81,9 +81,7 @@ def names_of(requirements: list[str]) -> set[str]:
     return found
 
 
-def run(
-    *command: str | Path, cwd: Path | None = None, seconds: int = 600, **variables: str
-) -> str:
+def run(*command: str | Path, cwd: Path | None = None, seconds: int = 600, **variables: str) -> str:
     """Run a command away from the checkout's environment; fail with all it printed."""
     ours = {"PYTHONPATH", "VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PYTEST_ADDOPTS"}
     environment = {
