@@ -10,7 +10,7 @@ namespace {
 /// Evaluates a polynomial whose coefficients come with the highest power first.
 template <int Count> EP_INLINE Vec polynomial(Vec x, const float (&coefficients)[Count]) {
   Vec sum = broadcast(coefficients[0]);
-#pragma GCC unroll 16
+  EP_UNROLL
   for (int i = 1; i < Count; ++i)
     sum = sum * x + coefficients[i];
   return sum;

@@ -34,17 +34,21 @@ struct Tile {
 template <int Rows, int Vectors> void compute_tile(const Tile &tile) {
   Vec sums[Rows][Vectors];
   if (tile.goes_on) {
+    EP_UNROLL
     for (int i = 0; i < Rows; ++i)
+      EP_UNROLL
       for (int j = 0; j < Vectors; ++j) {
         const float *from = tile.c + i * tile.c_step + j * kLanes;
         sums[i][j] = j + 1 < Vectors ? load(from) : load_part(from, tile.last);
       }
   } else {
+    EP_UNROLL
     for (int j = 0; j < Vectors; ++j) {
       Vec start = {};
       if (tile.bias != nullptr)
         start = j + 1 < Vectors ? load(tile.bias + j * kLanes)
                                 : load_part(tile.bias + j * kLanes, tile.last);
+      EP_UNROLL
       for (int i = 0; i < Rows; ++i)
         sums[i][j] = start;
     }
@@ -57,19 +61,20 @@ template <int Rows, int Vectors> void compute_tile(const Tile &tile) {
     asm volatile("" ::: "memory");
     const int64_t depth = tile.depth;
     const float *a[Rows];
+    EP_UNROLL
     for (int i = 0; i < Rows; ++i)
       a[i] = tile.a[i * tile.a_row + tap] + depth;
     for (int64_t k = -depth; k != 0; ++k) {
       Vec right[Vectors];
-#pragma GCC unroll 4
+      EP_UNROLL
       for (int j = 0; j < Vectors; ++j)
         right[j] = load(b + j * kLanes);
       __builtin_prefetch(ahead, 0, 2);
       ahead += kLine;
-#pragma GCC unroll 8
+      EP_UNROLL
       for (int i = 0; i < Rows; ++i) {
         const Vec left = broadcast(a[i][k]);
-#pragma GCC unroll 4
+        EP_UNROLL
         for (int j = 0; j < Vectors; ++j)
           sums[i][j] += left * right[j];
       }
@@ -77,7 +82,9 @@ template <int Rows, int Vectors> void compute_tile(const Tile &tile) {
     }
   }
   asm volatile("" ::: "memory");
+  EP_UNROLL
   for (int i = 0; i < Rows; ++i)
+    EP_UNROLL
     for (int j = 0; j < Vectors; ++j) {
       const Vec value = clamp(sums[i][j], tile.low, tile.high);
       float *to = tile.c + i * tile.c_step + j * kLanes;

@@ -25,7 +25,7 @@ EP_INLINE float sum_over(const float *x, int64_t width, float neutral, Function 
   Vec sums[4] = {};
   int64_t i = 0;
   for (; i + 4 * kLanes <= width; i += 4 * kLanes)
-#pragma GCC unroll 4
+    EP_UNROLL
     for (int j = 0; j < 4; ++j)
       sums[j] += function(load(x + i + j * kLanes));
   over(x + i, width - i, neutral, [&](Vec value) { sums[0] += function(value); });

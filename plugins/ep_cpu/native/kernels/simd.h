@@ -17,6 +17,13 @@
 #error "EP_LEVEL names the set of instructions that this file is compiled for"
 #endif
 
+// Before a loop over registers: unless it is unrolled whole, compilers keep the registers in memory.
+#ifdef __clang__
+#define EP_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define EP_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 #define EP_INLINE inline __attribute__((always_inline))
 
 namespace ep::EP_LEVEL {
