@@ -1,5 +1,7 @@
 #include "levels.h"
 
+#include "processor.h"
+
 namespace ep {
 
 namespace portable {
@@ -19,12 +21,10 @@ namespace {
 std::vector<const Kernels *> find_usable() {
   std::vector<const Kernels *> found;
 #if defined(EP_HAS_X86_LEVELS)
-  __builtin_cpu_init();
-  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+  const ProcessorFeatures has = processor_features();
+  if (has.avx512)
     found.push_back(&avx512::kKernels);
-  if (has_avx2)
+  if (has.avx2)
     found.push_back(&avx2::kKernels);
 #endif
   found.push_back(&portable::kKernels);
