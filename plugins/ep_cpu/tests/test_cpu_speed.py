@@ -35,20 +35,36 @@ AVX512 = ["sse4_2", "avx", "avx2", "fma", "avx512f"]
     ],
 )
 def test_instructions_count(flags, per_cycle):
-    speed = declared_speed(flags, "Some CPU @ 2.00GHz")
+    speed = declared_speed(flags, "Some CPU @ 2.00GHz", None)
     assert speed.flops_per_second == pytest.approx(2e9 * per_cycle * 0.24)
 
 
 def test_what_it_was_measured_on():
     """One core of a Zen 4 at 2.6 GHz: 40 GFLOP/s."""
-    assert declared_speed(AVX512, "@ 2.6GHz").flops_per_second == pytest.approx(4e10, rel=0.01)
+    assert declared_speed(AVX512, "@ 2.6GHz", None).flops_per_second == pytest.approx(
+        4e10, rel=0.01
+    )
+
+
+@pytest.mark.parametrize(
+    ("level", "per_cycle"), [("avx512", 64), ("avx2", 32), ("portable", 16), ("unheard of", 64)]
+)
+def test_native_code_is_as_wide_as_its_instructions(level, per_cycle):
+    speed = declared_speed(AVX512, "Some CPU @ 2.00GHz", level)
+    assert speed.flops_per_second == pytest.approx(2e9 * per_cycle * 0.6)
+
+
+def test_native_code_shares_its_work_among_cores(monkeypatch):
+    one = declared_speed(AVX512, "", "avx512").flops_per_second
+    monkeypatch.setattr(room, "usable_cores", lambda: 2)
+    assert declared_speed(AVX512, "", "avx512").flops_per_second / one == pytest.approx(2 / 1.05)
 
 
 @pytest.mark.parametrize(("cores", "gain"), [(1, 1.0), (2, 4 / 3), (4, 1.6), (10**6, 2.0)])
 def test_more_cores_help_a_part_of_the_work(monkeypatch, cores, gain):
-    one = declared_speed(AVX512, "").flops_per_second
+    one = declared_speed(AVX512, "", None).flops_per_second
     monkeypatch.setattr(room, "usable_cores", lambda: cores)
-    assert declared_speed(AVX512, "").flops_per_second / one == pytest.approx(gain, rel=1e-4)
+    assert declared_speed(AVX512, "", None).flops_per_second / one == pytest.approx(gain, rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,8 @@ def _devices() -> Sequence[DeviceInfo]:
     instructions = "+".join(flag for flag in _TELLING_FLAGS if flag in facts["flags"].split())
     architecture = _ARCHITECTURES.get(machine.lower(), machine.lower())
     vendor = facts["vendor_id"]
-    level = next(iter(levels()), "python")
+    level = next(iter(levels()), None)
+    numpy_major = np.__version__.partition(".")[0]
     return (
         DeviceInfo(
             provider="cpu",
@@ -67,7 +68,7 @@ def _devices() -> Sequence[DeviceInfo]:
             # Each set of instructions is code of its own. The kernels in Python are numpy's
             # operations: its releases, and the instructions that it finds, change the last bits of
             # a sum, which every tolerance allows.
-            fingerprint=f"{architecture}; {level}; numpy {np.__version__.partition('.')[0]}",
+            fingerprint=f"{architecture}; {level or 'python'}; numpy {numpy_major}",
             properties={
                 "architecture": machine,
                 "instructions": instructions,
@@ -75,7 +76,7 @@ def _devices() -> Sequence[DeviceInfo]:
                 "numpy": np.__version__,
                 "system": platform.system(),
             },
-            speed=declared_speed(facts["flags"].split(), facts["model name"]),
+            speed=declared_speed(facts["flags"].split(), facts["model name"], level),
         ),
     )
 
