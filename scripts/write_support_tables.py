@@ -12,7 +12,7 @@ from pathlib import Path
 import onnx
 
 from ep_compliance.certificates.tables import column_heads, markdown_tables
-from ep_core.certificates.file import Certificate, read_certificate
+from ep_core.certificates.file import Certificate, CertificateRow, read_certificate
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "support.md"
@@ -59,15 +59,28 @@ def certificates() -> list[Certificate]:
     return sorted(found, key=lambda item: (item.provider, item.device_fingerprint))
 
 
+def columns(found: Sequence[Certificate]) -> list[list[Certificate]]:
+    """Certificates of one provider that grant the same rows share a column."""
+    shared: dict[tuple[str, frozenset[CertificateRow]], list[Certificate]] = {}
+    for certificate in found:
+        shared.setdefault((certificate.provider, frozenset(certificate.rows)), []).append(
+            certificate
+        )
+    return list(shared.values())
+
+
 def document(found: Sequence[Certificate]) -> str:
     """The whole document."""
+    groups = columns(found)
+    firsts = [group[0] for group in groups]
     lines = [
         f"- **{head}**: {certificate.distribution} {certificate.version} on "
         f"`{certificate.device_fingerprint}`, level {certificate.level}, {certificate.date}, "
         f"{len(certificate.waivers) or 'no'} waivers"
-        for head, certificate in zip(column_heads(found), found, strict=True)
+        for head, group in zip(column_heads(firsts), groups, strict=True)
+        for certificate in group
     ]
-    return "\n".join([HEADER, *lines, "", LEGEND, markdown_tables(found)]).rstrip() + "\n"
+    return "\n".join([HEADER, *lines, "", LEGEND, markdown_tables(firsts)]).rstrip() + "\n"
 
 
 def main() -> int:
