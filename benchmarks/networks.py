@@ -71,8 +71,12 @@ class _Writer:
         return bytes(model.SerializeToString())
 
 
-def resnet50() -> tuple[bytes, dict[str, Array]]:
-    """Return the model and a feed of one picture of 224 by 224 points."""
+def resnet50(*, halves_sums: bool = True) -> tuple[bytes, dict[str, Array]]:
+    """Return the model and a feed of one picture of 224 by 224 points.
+
+    Args:
+        halves_sums: nothing normalises, so sums of two would grow from block to block.
+    """
     net = _Writer()
     x = net.node("Relu", [net.convolution("x", 3, 64, 7, 2)])
     x = net.node("MaxPool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
@@ -86,9 +90,10 @@ def resnet50() -> tuple[bytes, dict[str, Array]]:
             if not block:
                 x = net.convolution(x, ins, 4 * width, 1, stride)
             ins = 4 * width
-            # Halved, as nothing normalises and sums of two would grow from block to block.
-            half = net.constant(np.array(0.5, np.float32))
-            x = net.node("Relu", [net.node("Mul", [net.node("Add", [x, y]), half])])
+            x = net.node("Add", [x, y])
+            if halves_sums:
+                x = net.node("Mul", [x, net.constant(np.array(0.5, np.float32))])
+            x = net.node("Relu", [x])
     x = net.node("Flatten", [net.node("GlobalAveragePool", [x])])
     y = net.dense(x, 2048, 1000)
     picture = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 224, 224])

@@ -14,14 +14,32 @@ extern const Kernels kKernels;
 namespace avx512 {
 extern const Kernels kKernels;
 }
+namespace avx512vnni {
+extern const IntegerKernels kIntegerKernels;
+}
 #endif
 
 namespace {
+
+#if defined(EP_HAS_X86_LEVELS)
+/// The kernels of avx512 with products of 8-bit integers in one instruction.
+const Kernels *with_vnni() {
+  static const Kernels made = [] {
+    Kernels kernels = avx512::kKernels;
+    kernels.name = "avx512vnni";
+    kernels.integers = &avx512vnni::kIntegerKernels;
+    return kernels;
+  }();
+  return &made;
+}
+#endif
 
 std::vector<const Kernels *> find_usable() {
   std::vector<const Kernels *> found;
 #if defined(EP_HAS_X86_LEVELS)
   const ProcessorFeatures has = processor_features();
+  if (has.avx512_vnni)
+    found.push_back(with_vnni());
   if (has.avx512)
     found.push_back(&avx512::kKernels);
   if (has.avx2)

@@ -89,6 +89,71 @@ struct Window {
   int64_t top, left;                     // padding
 };
 
+/// C[rows, n] = A[rows, k] * B[k, n] of 8-bit integers, exact (modulo 2^32), and what follows on it.
+///
+/// Sums first become (sum + starts[column] - zeros[column] * (sum of the row of A)), which brings in
+/// the zero points. That is an integer result. A float result is
+/// clamp(sum * scales[column] + offsets[column], low, high), then the chain. An 8-bit result is that
+/// number, whose scales and bounds count in its steps, rounded to even, plus `zero`.
+struct IntegerGemm {
+  int64_t k, n;
+  const uint8_t *a; // row i begins at a + i * a_step, unless `rows` is set
+  int64_t a_step;
+  bool flips; // A is signed: the kernel adds 128 to its elements, whose zero point does so too
+  const int8_t *packed; // B in panels, see pack_bytes
+  const int32_t *starts;
+  const int32_t *zeros; // n integers or null
+  enum Result : uint8_t { kInteger, kFloat, kBytes } result;
+  void *c;
+  int64_t c_step;
+  const float *scales;
+  const float *offsets; // n floats or null
+  float low, high;
+  int32_t zero;
+  // Implicit convolutions, as for Gemm; depth is padded to whole words in the packed B.
+  const uint8_t *const *rows;
+  int64_t first_row, taps, depth;
+  const Chain *chain; // of a float result
+  const Matrix *operands;
+  void (*elementwise)(const Chain &, const Matrix *operands, float *out, int64_t out_row_step,
+                      int64_t rows, int64_t columns); // runs the chain
+  // Of an 8-bit result: a quantised operand that is added to it, null without one. The result is
+  // then the rounded number * own_factor + beside * beside_factor + beside_offset, bounded and
+  // rounded once more.
+  const uint8_t *beside; // [rows, n] as C
+  bool beside_signed;
+  float own_factor, beside_factor, beside_offset;
+  float last_low, last_high;
+};
+
+/// How 8-bit integers are packed and multiplied, and what leads to them and back.
+struct IntegerKernels {
+  int tile_rows;
+  int panel; // columns of a full panel of packed B
+
+  /// Bytes of a packed B, whose rows are `taps` pieces of `depth`.
+  int64_t (*packed_bytes)(int64_t taps, int64_t depth, int64_t n);
+  /// Packs panels [begin, end) of B[taps * depth, n] and adds up its columns. `flips`: B is unsigned;
+  /// 128 is taken from its elements.
+  void (*pack_bytes)(const uint8_t *b, int64_t row_step, int64_t column_step, int64_t taps,
+                     int64_t depth, int64_t n, bool flips, int8_t *packed, int32_t *sums,
+                     int64_t begin, int64_t end);
+  void (*gemm)(const IntegerGemm &, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+               int64_t panel_end);
+  /// clamp(round(x / scale) + zero, least, most) as bytes.
+  void (*quantise)(const float *x, uint8_t *out, int64_t count, float scale, float zero,
+                   float least, float most);
+  /// (x - zero) * scale.
+  void (*dequantise)(const uint8_t *x, bool is_signed, float *out, int64_t count, float scale,
+                     float zero);
+  /// Smallest and largest number, which are NaN if one is.
+  void (*bounds)(const float *x, int64_t count, float *smallest, float *largest);
+  /// clamp(round(a * a_factor + b * b_factor + offset)) + zero as bytes.
+  void (*add_bytes)(const uint8_t *a, const uint8_t *b, uint8_t *out, int64_t count, bool a_signed,
+                    bool b_signed, float a_factor, float b_factor, float offset, float low,
+                    float high, int32_t zero);
+};
+
 struct Kernels {
   const char *name;
   int lanes;
@@ -128,6 +193,7 @@ struct Kernels {
   /// [rows, columns] as [columns, rows] for rows [begin, end).
   void (*transpose)(const float *x, int64_t x_step, float *out, int64_t out_step, int64_t begin,
                     int64_t end, int64_t columns);
+  const IntegerKernels *integers;
 };
 
 } // namespace ep

@@ -7,12 +7,14 @@
 
 namespace ep::EP_LEVEL {
 
+extern const IntegerKernels kIntegerKernels; // see integer.cpp
 extern const Kernels kKernels;
 const Kernels kKernels = {
     EP_TEXT(EP_LEVEL), kLanes,     kTileRows,   static_cast<int>(kPanel),
     packed_size,       pack_panels, gemm,       attention,
     elementwise,       normalise,  softmax,     reduce_rows,
     reduce_columns,    depthwise,  pool,        transpose,
+    &kIntegerKernels,
 };
 
 } // namespace ep::EP_LEVEL

@@ -37,7 +37,7 @@ StridedCopy::StridedCopy(const Shape &shape, std::span<const int64_t> steps, siz
   }
   for (size_t axis = 0; axis + 1 < lengths_.size(); ++axis)
     rows_ *= lengths_[axis];
-  if (size == sizeof(float) && steps_.back() > 1)
+  if ((size == sizeof(float) || size == 1) && steps_.back() > 1)
     for (size_t axis = 0; axis + 1 < lengths_.size(); ++axis)
       if (steps_[axis] == 1)
         plane_ = static_cast<int>(axis);
@@ -47,6 +47,11 @@ void StridedCopy::run(const Kernels &kernels, const Crew &crew, const std::byte 
                       std::byte *to) const {
   if (std::ranges::find(lengths_, 0) != lengths_.end())
     return;
+  if (plane_ >= 0 && size_ == 1) {
+    transpose_bytes(crew, reinterpret_cast<const uint8_t *>(from),
+                    reinterpret_cast<uint8_t *>(to));
+    return;
+  }
   if (plane_ >= 0) {
     transpose(kernels, crew, reinterpret_cast<const float *>(from), reinterpret_cast<float *>(to));
     return;
@@ -119,6 +124,36 @@ void StridedCopy::transpose(const Kernels &kernels, const Crew &crew, const floa
     const int64_t chunk = number % chunks.count;
     kernels.transpose(from + source, steps_[last], to + target, out_step, chunks.begin(chunk),
                       chunks.end(chunk), columns);
+  });
+}
+
+/// Planes in pieces, whose lines stay in the cache while they are written from all rows.
+void StridedCopy::transpose_bytes(const Crew &crew, const uint8_t *from, uint8_t *to) const {
+  constexpr int64_t kPiece = 256;
+  const size_t plane = size_t(plane_);
+  const size_t last = lengths_.size() - 1;
+  int64_t out_step = 1; // of the plane's axis
+  for (size_t axis = last; axis > plane; --axis)
+    out_step *= lengths_[axis];
+  const int64_t pieces = (lengths_[plane] + kPiece - 1) / kPiece;
+  crew.each(rows_ / lengths_[plane] * pieces, [&](int64_t number, int) {
+    const int64_t begin = number % pieces * kPiece;
+    const int64_t end = std::min(begin + kPiece, lengths_[plane]);
+    int64_t rest = number / pieces;
+    int64_t step = lengths_[last];
+    const uint8_t *source = from;
+    uint8_t *target = to;
+    for (size_t axis = last; axis-- > 0;) {
+      if (axis != plane) {
+        source += rest % lengths_[axis] * steps_[axis];
+        target += rest % lengths_[axis] * step;
+        rest /= lengths_[axis];
+      }
+      step *= lengths_[axis];
+    }
+    for (int64_t column = 0; column < lengths_[last]; ++column)
+      for (int64_t i = begin; i < end; ++i)
+        target[i * out_step + column] = source[column * steps_[last] + i];
   });
 }
 

@@ -15,6 +15,7 @@ public:
 private:
   void copy_rows(const std::byte *from, std::byte *to, int64_t begin, int64_t end) const;
   void transpose(const Kernels &kernels, const Crew &crew, const float *from, float *to) const;
+  void transpose_bytes(const Crew &crew, const uint8_t *from, uint8_t *to) const;
 
   std::vector<int64_t> lengths_; // without axes of length 1, neighbours joined
   std::vector<int64_t> steps_;

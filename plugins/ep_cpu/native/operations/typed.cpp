@@ -44,6 +44,7 @@ template <class Use> auto with_type(DType type, const Use &use) {
   case DType::kDouble: return use(double{});
   case DType::kInt64: return use(int64_t{});
   case DType::kInt32: return use(int32_t{});
+  case DType::kInt8: return use(int8_t{});
   case DType::kUint8:
   case DType::kBool: return use(uint8_t{});
   default: throw Refusal("a type that isn't computed with");

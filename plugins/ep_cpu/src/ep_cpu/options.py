@@ -12,7 +12,7 @@ __all__ = ["AUTOMATIC", "OPTIONS"]
 
 AUTOMATIC = "auto"
 _MOST_THREADS = 256
-_INSTRUCTIONS = (AUTOMATIC, "avx512", "avx2", "portable", NO_INSTRUCTIONS)
+_INSTRUCTIONS = (AUTOMATIC, "avx512vnni", "avx512", "avx2", "portable", NO_INSTRUCTIONS)
 
 
 def _instructions(given: Any) -> str:
@@ -35,8 +35,8 @@ def _threads(given: Any) -> int:
 OPTIONS: Mapping[str, OptionSpec] = {
     "instructions": OptionSpec(
         AUTOMATIC,
-        "Set of instructions of the native code: auto, avx512, avx2, portable, or none to run on "
-        "the kernels in Python.",
+        "Set of instructions of the native code: auto, avx512vnni, avx512, avx2, portable, or none "
+        "to run on the kernels in Python.",
         parse=_instructions,
     ),
     "intra_op_num_threads": OptionSpec(

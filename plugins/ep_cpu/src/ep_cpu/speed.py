@@ -39,7 +39,7 @@ A multiplication that adds is two.
 Source: A. Fog, The microarchitecture of Intel, AMD and VIA CPUs."""
 _USUAL_FLOPS_PER_CYCLE = 16
 
-_LEVELS = {"avx512": 64, "avx2": 32, "portable": 16}
+_LEVELS = {"avx512vnni": 64, "avx512": 64, "avx2": 32, "portable": 16}
 """The same of the native core's sets of instructions."""
 
 

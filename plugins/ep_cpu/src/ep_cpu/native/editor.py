@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 from ep_core.types import ValueType
 from ep_cpu.native.steps import NativeStep, Types
@@ -67,6 +68,26 @@ class StepEditor:
         (position,) = readers
         step = self._steps[position]
         return None if step is None or step.kind not in kinds else (position, step)
+
+    def source(self, name: str, *kinds: str) -> tuple[int, NativeStep] | None:
+        """The step that makes a value, whoever reads it; None where it is of another kind."""
+        position = self._makers.get(name)
+        step = None if position is None else self._steps[position]
+        if position is None or step is None or step.kind not in kinds:
+            return None
+        return position, step
+
+    def readers_of(self, name: str) -> list[int]:
+        """Positions of the steps that read a value."""
+        return sorted(self._readers.get(name, ()))
+
+    def rename_reads(self, name: str, other: str) -> None:
+        """Let all readers of a value among their inputs read another one."""
+        for position in self.readers_of(name):
+            step = self._steps[position]
+            assert step is not None
+            inputs = tuple(other if item == name else item for item in step.inputs)
+            self.replace(position, replace(step, inputs=inputs))
 
     def is_constant(self, name: str) -> bool:
         """True for a value that never changes."""

@@ -11,13 +11,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ep_core.types import TensorType
+from ep_core.types import DataType, TensorType
 from ep_cpu.native.editor import StepEditor
 from ep_cpu.native.expression import Expression, constant, given
 from ep_cpu.native.patterns import with_functions
 from ep_cpu.native.steps import NativeStep, Types, last_length, same_shape, shape_of
 
-__all__ = ["fuse"]
+__all__ = ["bounds_of", "fuse"]
+
+
+_PRODUCTS = ("matmul", "conv", "depthwise", "integer_matmul", "integer_conv")
 
 
 def fuse(
@@ -37,8 +40,8 @@ def fuse(
         assert step.expression is not None
         editor.replace(position, replace(step, expression=with_functions(step.expression)))
     _append_to_products(editor)
-    for position, step in editor.find("matmul", "conv", "depthwise"):
-        editor.replace(position, _with_bias_and_bounds(step, editor))
+    for position, step in editor.find(*_PRODUCTS):
+        editor.replace(position, _with_bias_andbounds_of(step, editor))
     return editor.steps
 
 
@@ -230,7 +233,7 @@ def _append_to_products(editor: StepEditor) -> None:
         result = step.outputs[0]
         candidates = []
         for name in step.expression.inputs:
-            maker = editor.maker(name, "matmul", "conv", "depthwise")
+            maker = editor.maker(name, *_PRODUCTS)
             if maker is not None and same_shape(editor.type_of(name), editor.type_of(result)):
                 candidates.append((maker, name))
         for (at, product), name in sorted(candidates, key=lambda item: -item[0][0]):
@@ -256,8 +259,10 @@ def _append_to_products(editor: StepEditor) -> None:
 def _takes_chain(editor: StepEditor, product: NativeStep, expression: Expression) -> bool:
     if product.expression is not None or "order" in product.attributes:
         return False
+    if product.kind.startswith("integer"):
+        return bool(product.attributes["to"] == DataType.FLOAT.value)
     if product.kind != "matmul":
-        return product.attributes.get("group") == 1 or _bounds(expression) is not None
+        return product.attributes.get("group") == 1 or bounds_of(expression) is not None
     kinds = [editor.type_of(name) for name in product.inputs[:2]]
     ranks = [len(kind.shape or ()) for kind in kinds if isinstance(kind, TensorType)]
     if "a_order" in product.attributes or len(ranks) != 2 or ranks[1] != 2:
@@ -285,7 +290,7 @@ def _is_vector(kind: Any, length: Any) -> bool:
     return all(other == 1 for other in shape[:-1])
 
 
-def _with_bias_and_bounds(step: NativeStep, editor: StepEditor) -> NativeStep:
+def _with_bias_andbounds_of(step: NativeStep, editor: StepEditor) -> NativeStep:
     """The beginning and the end of a chain, as far as the product's kernel does them itself."""
     expression = step.expression
     if expression is None:
@@ -300,7 +305,7 @@ def _with_bias_and_bounds(step: NativeStep, editor: StepEditor) -> NativeStep:
             kept = tuple(item for item in expression.inputs if item != name)
             step = replace(step, inputs=(*step.inputs[:2], name, *step.inputs[3:]))
             expression = _renumbered(rest, kept) if rest.operations else None
-    bounds = None if expression is None else _bounds(expression)
+    bounds = None if expression is None else bounds_of(expression)
     if bounds is None:
         return replace(step, expression=expression)
     return replace(step, expression=None).with_attributes(low=bounds[0], high=bounds[1])
@@ -316,7 +321,7 @@ def _renumbered(expression: Expression, inputs: tuple[str, ...]) -> Expression:
     return Expression(inputs, own)
 
 
-def _bounds(expression: Expression) -> tuple[float, float] | None:
+def bounds_of(expression: Expression) -> tuple[float, float] | None:
     """Lower and upper bound of a chain that only bounds."""
     low, high = -math.inf, math.inf
     current = given(0)

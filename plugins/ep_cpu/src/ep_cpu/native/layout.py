@@ -21,7 +21,9 @@ __all__ = ["Turned", "turn"]
 
 _SUFFIX = "\0last"
 _RANKS = (3, 4)
-_WANTING = frozenset(("conv", "depthwise", "pool", "resize"))
+_WANTING = frozenset(("conv", "depthwise", "pool", "resize", "integer_conv", "pool_bytes"))
+_BESIDE = 9
+"""Where an 8-bit product has what is added to it."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,10 @@ class _Turner:
         if step.kind in _WANTING:
             rank = self._turned.get(step.inputs[0]) or self._rank(step.inputs[0])
             first = self._want_last(step.inputs[0], step, rank)
-            self._give_last(replace(step, inputs=(first, *step.inputs[1:])), rank)
+            inputs = [first, *step.inputs[1:]]
+            if step.attributes.get("beside"):
+                inputs[_BESIDE] = self._want_last(inputs[_BESIDE], step, rank)
+            self._give_last(replace(step, inputs=tuple(inputs)), rank)
             return
         change = _FOLLOWING.get(step.kind)
         follows = any(name in self._turned for name in step.reads)
@@ -149,6 +154,26 @@ class _Turner:
         )
         return True
 
+    def convert(self, step: NativeStep) -> bool:
+        """To 8 bits or back, with one scale for all elements."""
+        scale = self.constants.get(step.inputs[1])
+        if scale is None or scale.shape not in ((), (1,)):
+            return False
+        rank = self._turned[step.inputs[0]]
+        first = self._want_last(step.inputs[0], step, rank)
+        self._give_last(replace(step, inputs=(first, *step.inputs[1:])), rank)
+        return True
+
+    def add_bytes(self, step: NativeStep) -> bool:
+        rank = self._rank(step.outputs[0])
+        if rank not in _RANKS:
+            return False
+        inputs = list(step.inputs)
+        for at in (0, 3):
+            inputs[at] = self._want_last(inputs[at], step, rank)
+        self._give_last(replace(step, inputs=tuple(inputs)), rank)
+        return True
+
     def _operand(self, name: str, result: tuple[Any, ...]) -> str | None:
         """The name under which an operand goes along; None where it can't."""
         shape = shape_of(self.type_of(name))
@@ -200,6 +225,9 @@ _FOLLOWING: Mapping[str, Callable[[_Turner, NativeStep], bool]] = {
     "elementwise": _Turner.elementwise,
     "concat": _Turner.concat,
     "reduce": _Turner.reduce,
+    "quantise": _Turner.convert,
+    "dequantise": _Turner.convert,
+    "add_bytes": _Turner.add_bytes,
 }
 
 
@@ -209,6 +237,7 @@ def _to_last(rank: int) -> list[int]:
 
 def _picked(kind: ValueType | None, order: Sequence[int]) -> TensorType:
     shape = shape_of(kind)
+    dtype = kind.dtype if isinstance(kind, TensorType) else DataType.FLOAT
     if shape is None:
-        return TensorType(DataType.FLOAT, None)
-    return TensorType(DataType.FLOAT, tuple(shape[axis] for axis in order))
+        return TensorType(dtype, None)
+    return TensorType(dtype, tuple(shape[axis] for axis in order))

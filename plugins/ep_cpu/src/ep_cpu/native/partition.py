@@ -18,6 +18,8 @@ from ep_cpu.native.fusing import fuse
 from ep_cpu.native.layout import turn
 from ep_cpu.native.operators import translate
 from ep_cpu.native.program import ProgramParts, build_program
+from ep_cpu.native.quantised_groups import group
+from ep_cpu.native.quantising import weights_view
 from ep_cpu.native.segments import Segment, divide
 from ep_cpu.native.steps import NativeStep
 from ep_sdk.host_program import HostProgram
@@ -186,7 +188,7 @@ def native_program(
         return None
     steps: dict[int, NativeStep] = {}
     for index, node in zip(subgraph.indices, subgraph.nodes, strict=True):
-        answer = translate(describe(node))
+        answer = translate(_with_weights(subgraph, describe(node)))
         if isinstance(answer, NativeStep):
             steps[index] = answer
     segments = divide(subgraph, steps)
@@ -207,6 +209,26 @@ def native_program(
     return NativeProgram(lowered.with_steps(made), on_close)
 
 
+def _with_weights(subgraph: Subgraph, node: KernelNode) -> KernelNode:
+    """The same with convolution weights that a conversion of constants makes.
+
+    Their values aren't looked at; `group` computes them where they are needed.
+    """
+    own = node.node
+    if own.op_type != "Conv" or node.constants[1] is not None:
+        return node
+    graph = subgraph.graph
+    maker = next((n for n in subgraph.nodes if own.inputs[1] in n.outputs), None)
+    if maker is None or maker.op_type != "DequantizeLinear" or maker.domain:
+        return node
+    shapes = [graph.constant(name) for name in maker.inputs if name]
+    if any(constant is None for constant in shapes) or shapes[0] is None:
+        return node
+    weights = weights_view(shapes[0].shape)
+    constants = [weights if i == 1 else node.constants[i] for i in range(len(own.inputs))]
+    return replace(node, constants=constants)
+
+
 def _native_step(
     part: Subgraph,
     own: Sequence[NativeStep],
@@ -220,7 +242,8 @@ def _native_step(
     for step in own:
         for name, array in step.constants.items():
             constants[name] = Initializer.from_array(name, array)
-    turned = turn(own, part.outputs, constants, graph.type_of)
+    grouped = group(own, part.outputs, constants, graph.type_of)
+    turned = turn(grouped.steps, part.outputs, grouped.constants, graph.type_of)
     fused = fuse(turned.steps, part.outputs, turned.constants, turned.types)
     parts = ProgramParts(fused, part.inputs, part.outputs, turned.constants)
     program = build_program(settings.module, parts, graph.type_of, settings.level, settings.threads)

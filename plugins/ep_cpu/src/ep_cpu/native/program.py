@@ -24,6 +24,10 @@ NEEDS_KNOWN: Mapping[str, tuple[int, ...]] = {
     "fill": (0,),
     "pad": (1, 3),
     "resize": (1, 2),
+    "conv": (1,),
+    "depthwise": (1,),
+    "integer_conv": (1,),
+    "integer_matmul": (1,),
 }
 """Inputs that must follow from shapes and constants alone: a plan is made before a run."""
 

@@ -21,7 +21,7 @@ __all__ = ["integer_arithmetic"]
 _COMPARED = frozenset(
     (
         *(DataType.FLOAT, DataType.DOUBLE, DataType.INT64, DataType.INT32),
-        *(DataType.UINT8, DataType.BOOL),
+        *(DataType.UINT8, DataType.INT8, DataType.BOOL),
     )
 )
 _INTEGERS = frozenset((DataType.INT64, DataType.INT32))

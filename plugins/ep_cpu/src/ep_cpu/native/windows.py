@@ -25,7 +25,7 @@ def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _window(node: KernelNode, kernel: list[int], axes: int) -> dict[str, list[int]] | str:
+def window_of(node: KernelNode, kernel: list[int], axes: int) -> dict[str, list[int]] | str:
     """Attributes of a window over two axes, or why it can't be native.
 
     A sequence is a picture of height 1.
@@ -83,7 +83,7 @@ def _conv(node: KernelNode) -> Answer:
         weights.shape[2:]
     ):
         return "a kernel_shape that isn't the weights'"
-    window = _window(node, [int(size) for size in weights.shape[2:]], weights.ndim - 2)
+    window = window_of(node, [int(size) for size in weights.shape[2:]], weights.ndim - 2)
     if isinstance(window, str):
         return window
     if weights.shape[0] % group:
@@ -105,7 +105,7 @@ def _pooling(node: KernelNode, **attributes: int) -> Answer:
     if node.attr("ceil_mode", 0) or node.attr("storage_order", 0) or node.wants_output(1):
         return "ceil_mode, storage_order or indices"
     axes = rank - min(_RANKS) + 1
-    window = _window(node, _numbers(node, "kernel_shape", 0, axes), axes)
+    window = window_of(node, _numbers(node, "kernel_shape", 0, axes), axes)
     if isinstance(window, str):
         return window
     pads, kernel = window["pads"], window["kernel"]
