@@ -21,6 +21,8 @@ from ep_tools.cli import main
 
 DEAR_COPIES = "1e12,1e12,1e-7,1e-7,1e-3,1e10"
 """A device that is fast, and far away: operations and bytes in a second, then seconds."""
+FAST = "1e13,1e13,1e-8,1e-8,1e-8,1e13"
+"""A device that is faster than the CPU provider with anything."""
 
 
 def simulator(**options):
@@ -208,7 +210,7 @@ def test_what_does_not_fit_goes_elsewhere(strategy):
     """A device of 600 KiB: x and two values at a time are more."""
     options = options_of(0)
     options.placement_strategy = strategy
-    small = [("simulator", {"capacity": 600 * 1024}), "cpu"]
+    small = [("simulator", {"capacity": 600 * 1024, "speed": FAST}), "cpu"]
     given = {"x": np.random.default_rng(0).integers(-9, 9, (256, 256)).astype(np.float32)}
     with (
         InferenceSession(halves(), options_of(0), ["cpu"]) as alone,
@@ -286,7 +288,8 @@ def test_planned_memory_stays_within_the_limits(devices):
         options = options_of(1)
         options.placement_strategy = ("greedy", "cost")[seed % 2]
         options.memory_limits = {name: int(rng.integers(2, 16)) * 1024 for name in devices}
-        providers = [("simulator", {"device_id": str(n)}) for n in range(len(devices))]
+        fast = {"speed": FAST}
+        providers = [("simulator", {"device_id": str(n), **fast}) for n in range(len(devices))]
         with (
             InferenceSession(model, options_of(1), ["cpu"]) as alone,
             InferenceSession(model, options, [*providers, "cpu"]) as session,
