@@ -26,7 +26,7 @@ from ep_core.discovery.registry import registry
 from ep_core.graph import Subgraph
 from ep_core.loading.load import load_model
 from ep_core.types import DataType, TensorType
-from ep_opencl.epilogue import TakesEpilogue
+from ep_sdk.device_kernels.epilogue import TakesEpilogue
 from ep_sdk.footprint import bytes_of
 from networks import bert_base, resnet50
 

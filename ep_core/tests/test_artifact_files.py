@@ -8,13 +8,15 @@ import os
 import stat
 import sys
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from storing_provider import BRANCHES, WEIGHT, StoringFactory, X, expected, model_of
+from storing_provider import BRANCHES, WEIGHT, StoringFactory, X, expected, load, model_of
 
+from ep_core.artifacts import pieces
 from ep_core.artifacts.folder import ArtifactFolder
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="modes and links as POSIX has them")
@@ -123,7 +125,7 @@ def test_a_folder_in_place_of_the_file_costs_the_artifact_only(run, folder, capl
 
 
 def test_no_memory_for_an_artifact_is_a_miss(run, monkeypatch):
-    def read(path, key, size):
+    def read(path, key, size, mapped):
         raise MemoryError
 
     factory = StoringFactory()
@@ -139,11 +141,46 @@ def test_no_changed_byte_goes_unnoticed(tmp_path_factory, place, change, payload
     key = bytes(range(32))
     folder.write(key, payload)
     assert folder.read(key) == payload
+    assert folder.read(key, mapped=True) == payload
     path = folder._file(key)
     data = bytearray(path.read_bytes())
     data[place % len(data)] ^= change
+    path.unlink()
     path.write_bytes(data)
     assert folder.read(key) is None
+    assert folder.read(key, mapped=True) is None
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_every_piece_has_its_place(tmp_path, monkeypatch, mapped):
+    monkeypatch.setattr(pieces, "_PIECE_BYTES", 4)
+    folder = ArtifactFolder(tmp_path, 2**20)
+    folder.write(bytes(32), b"abcdEFGHijk")
+    assert folder.read(bytes(32), mapped=mapped) == b"abcdEFGHijk"
+    (path,) = files(tmp_path)
+    for changed in (b"EFGHabcdijk", b"abcdEFGHijK", b"abcdabcdijk"):
+        path.write_bytes(path.read_bytes()[:-11] + changed)
+        assert folder.read(bytes(32), mapped=mapped) is None
+
+
+def test_who_takes_mapped_files_gets_a_view_that_nobody_writes_to(run, folder):
+    seen = []
+
+    def look(provider, subgraph, artifact):
+        seen.append(artifact)
+        return load(provider, subgraph, bytes(artifact))
+
+    factory = StoringFactory()
+    factory.features = replace(factory.features, maps_artifacts=True)
+    factory.importing = look
+    run(factory)
+    (found,), _, calls = run(factory)
+    assert calls == ["import"]
+    np.testing.assert_array_equal(found, expected())
+    assert isinstance(seen[0], memoryview)
+    assert seen[0].readonly
+    (path,) = files(folder)
+    assert path.read_bytes().endswith(bytes(seen[0]))
 
 
 # ---------------------------------------------------------------- folders that can't be used

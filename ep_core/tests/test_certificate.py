@@ -318,6 +318,41 @@ def test_a_compiled_module_counts_as_its_listed_sources(installed):
     assert content_hash(installed) != listed
 
 
+def declare(distribution, value):
+    points = distribution.locate_file("ep_toy-1.0.dist-info/entry_points.txt")
+    write(points, f"[ep_core.providers]\ntoy = ep_toy\n[ep_core.content]\nkernels = {value}\n")
+
+
+def test_declared_packages_of_others_count(installed, monkeypatch):
+    site = installed.locate_file("")
+    monkeypatch.syspath_prepend(str(site))
+    # Importing the package would fail: only its files are looked at.
+    write(site / "ep_tools_of_toys/__init__.py", "raise RuntimeError('imported')")
+    write(site / "ep_tools_of_toys/kernels/one.cl", "a kernel")
+    write(site / "ep_tools_of_toys/kernels/__pycache__/one.pyc", "byte code")
+    before = content_hash(installed)
+    declare(installed, "ep_tools_of_toys.kernels")
+    with_kernels = content_hash(installed)
+    assert with_kernels != before
+    write(site / "ep_tools_of_toys/__init__.py", "no part of it")
+    write(site / "ep_tools_of_toys/kernels/__pycache__/one.pyc", "compiled again")
+    assert content_hash(installed) == with_kernels
+    write(site / "ep_tools_of_toys/kernels/one.cl", "another kernel")
+    assert content_hash(installed) != with_kernels
+
+
+@pytest.mark.parametrize("value", ["ep_not_there", "ep_toy.kernels", "ep_toy./etc", ".."])
+def test_a_declared_package_that_is_missing_is_a_reason(installed, monkeypatch, value):
+    ship(installed, fitting(installed))
+    monkeypatch.syspath_prepend(str(installed.locate_file("")))
+    declare(installed, value)
+    with pytest.raises(CertificateError, match="can't be found"):
+        content_hash(installed)
+    certificate, reason = find_certificate(INFO, installed, DEVICE, {})
+    assert certificate is None
+    assert f"needs the package '{value}', whose files can't be found" in reason
+
+
 def test_the_order_in_record_does_not_matter(installed):
     before = content_hash(installed)
     record = installed.locate_file("ep_toy-1.0.dist-info/RECORD")

@@ -64,6 +64,16 @@ def from_model(model, like):
 # ---------------------------------------------------------------- exporting
 
 
+@host_animal("says it takes mapped artifacts and doesn't", "artifacts/round-trip", "take back")
+class MapsNothing(Storing):
+    features = ProviderFeatures(artifacts=True, maps_artifacts=True)
+
+    def import_partition(self, subgraph, artifact):
+        if not artifact.startswith(MAGIC):
+            raise CompileError("no artifact of the zoo's")
+        return super().import_partition(subgraph, artifact)
+
+
 @host_animal("artifact is a handle into the provider", "artifacts/round-trip", "take back")
 class Handle(Storing):
     def __init__(self, *args):

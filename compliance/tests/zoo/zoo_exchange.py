@@ -156,6 +156,12 @@ device_animal("hides what a run takes", "memory/partition", "1 bytes are told fo
 device_animal("tells negative sizes", "memory/partition", "expected numbers from 0 up")(
     _telling(workspace_bytes=-1)
 )
+device_animal("hides what a stage takes", "memory/stages", "and it takes")(
+    _telling(stages=((1, ()),))
+)
+device_animal("tells stages of outputs that it hasn't", "memory/stages", "of 2 outputs")(
+    _telling(stages=((2**20, (5,)),))
+)
 
 
 @device_animal("tells sizes as text", "memory/partition", "expected a PartitionMemory")

@@ -223,6 +223,8 @@ class ProviderFeatures:
         deterministic: equal inputs give bit-equal outputs.
         artifacts: compiled partitions can be exported and imported, so that a later session
             needn't compile; the core keeps them where the caller wants it.
+        maps_artifacts: takes artifacts as read-only memoryviews of mapped files, too, in place of
+            bytes. The memory is good for as long as the view is referred to.
         profiles_nodes: can tell how long each node of a partition takes.
         overlaps_copies: copies on one stream go on beside work on another, so that the core copies
             on streams of their own, one in and one out. Needs `asynchronous`.
@@ -239,6 +241,7 @@ class ProviderFeatures:
     non_tensor_values: bool = False
     deterministic: bool = True
     artifacts: bool = False
+    maps_artifacts: bool = False
     profiles_nodes: bool = False
     overlaps_copies: bool = False
     pinned_host: bool = False

@@ -1,6 +1,7 @@
 """Computes constant nodes through a real host provider, for the constant-folding pass.
 
-So a folded value has exactly the arithmetic of the runtime; the core has none of its own.
+So a folded value has exactly the arithmetic of the runtime; the core has none of its own. A node
+that comes out the same everywhere is computed where that takes no compiler.
 """
 
 from __future__ import annotations
@@ -16,9 +17,17 @@ from ep_core.types import HOST_MEMORY
 
 __all__ = ["Evaluator"]
 
+_SAME_EVERYWHERE = frozenset({"Add", "Concat", "ConstantOfShape", "Expand", "Gather", "Identity"})
+_SAME_EVERYWHERE |= {"Mul", "Reshape", "Slice", "Split", "Squeeze", "Sub", "Tile", "Transpose"}
+_SAME_EVERYWHERE |= {"Unsqueeze", "Where"}
+"""Operators that only move elements, or round once."""
+
 
 class Evaluator:
-    """Evaluates single nodes on the first synchronous host provider that supports them."""
+    """Evaluates single nodes on the first synchronous host provider that supports them.
+
+    Providers that keep artifacts take long to compile, so that they come last where it is all one.
+    """
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
         self._candidates = [
@@ -40,10 +49,21 @@ class Evaluator:
             One array per output that has a name, or None if nobody computes the node or it fails.
         """
         small = _one_node_graph(graph, node, inputs)
-        for candidate in self._candidates:
+        candidates = self._candidates
+        if _same_everywhere(small):
+            candidates = sorted(candidates, key=lambda c: c.provider.features.artifacts)
+        for candidate in candidates:
             if _claims(candidate, small):
                 return _compute(candidate, small)
         return None
+
+
+def _same_everywhere(graph: Graph) -> bool:
+    """Whether the one node of a graph leaves no choice in how it is computed."""
+    (node,) = graph.nodes
+    integers = all(item.dtype.is_integer for item in graph.initializers.values())
+    known = node.op_type in _SAME_EVERYWHERE or (node.op_type == "Cast" and integers)
+    return known and not node.domain
 
 
 def _one_node_graph(graph: Graph, node: Node, inputs: Sequence[HostArray | None]) -> Graph:

@@ -15,7 +15,8 @@ from opencl_harness import DEVICES, FACTORY, chosen, needs_device
 
 from ep_opencl import devices, runtimes, trying
 from ep_opencl.probe import run_trial
-from ep_opencl.processor import architecture, instruction_set
+from ep_opencl.processor import instruction_set
+from ep_sdk.processor import architecture
 
 
 @needs_device
@@ -52,7 +53,7 @@ class Described:
 
 
 def test_another_model_with_the_same_instructions_has_the_same_fingerprint(monkeypatch):
-    monkeypatch.setattr(devices, "processor_flags", lambda: "fpu avx2 fma sse4_2")
+    monkeypatch.setattr(devices, "processor_facts", lambda: {"flags": "fpu avx2 fma sse4_2"})
     monkeypatch.setattr(devices, "architecture", lambda: "x86_64")
     first, second = Described(cl.device_type.CPU), Described(cl.device_type.CPU)
     second.name = "Dull 10"
@@ -65,7 +66,7 @@ def test_another_model_with_the_same_instructions_has_the_same_fingerprint(monke
 def test_code_for_a_processor_is_kept_apart_by_everything_it_can_do(monkeypatch):
     keys = set()
     for flags in ("avx512f", "avx512f avx512_bf16"):
-        monkeypatch.setattr(devices, "processor_flags", lambda flags=flags: flags)
+        monkeypatch.setattr(devices, "processor_facts", lambda flags=flags: {"flags": flags})
         keys.add(devices._build_key(Described(cl.device_type.CPU)))
     assert len(keys) == 2
 

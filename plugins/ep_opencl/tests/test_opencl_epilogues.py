@@ -10,7 +10,6 @@ from opencl_harness import chosen, floats, needs_device, open_provider, session
 from ep_core.errors import RunError
 from ep_core.graph import Subgraph
 from ep_core.loading.load import load_model
-from ep_opencl.epilogue import Lies, lies
 
 pytestmark = needs_device
 
@@ -170,22 +169,6 @@ def test_an_operand_smaller_than_the_model_says_is_an_error():
     with session(model) as running, pytest.raises((RunError, ValueError)) as caught:
         running.run(None, {"x": floats(4, 5), "w": floats(5, 6), "a": floats(2, 6)})
     assert "n" in str(caught.value) or "doesn't fit" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("operand", "expected"),
-    [
-        ((2, 3, "n"), Lies.ALIKE),
-        (("n",), None),
-        ((3, 1), Lies.ALONG),
-        ((1, 3, 1), Lies.ALONG),
-        ((2, 1, 1), None),
-        ((), Lies.ONCE),
-        ((1, 1, 1, 1), None),
-    ],
-)
-def test_how_operands_lie(operand, expected):
-    assert lies(operand, (2, 3, "n"), 1) is expected
 
 
 def test_convolutions_of_bytes():

@@ -8,7 +8,7 @@ from opencl_harness import needs_device, one_node, open_provider, session
 
 from ep_core.errors import AllocationError, ContractError, NotSupportedError
 from ep_core.types import DataType
-from ep_opencl.elements import ELEMENTS
+from ep_sdk.device_kernels.elements import ELEMENTS
 
 pytestmark = needs_device
 

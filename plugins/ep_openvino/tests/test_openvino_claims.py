@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from openvino_harness import graph_of, open_provider, reasons
 
 from ep_core.graph import Initializer
+from ep_core.types import DataType, TensorType
 from ep_openvino import answers
+from ep_openvino.library import open_core
 from ep_openvino.provider import OpenVinoProvider
+from ep_openvino.side_by_side import read_apart
+from ep_openvino.signature import NodeSignature, signature_of
 
 
 def reason(provider: OpenVinoProvider, text: str, **constants: object) -> str:
@@ -142,8 +147,8 @@ def test_openvino_is_asked_once_about_equal_nodes(
 ) -> None:
     monkeypatch.setattr(answers, "_known", {})
     asked = []
-    real = answers.read_graph
-    monkeypatch.setattr(answers, "read_graph", lambda *a: asked.append(a) or real(*a))
+    real = answers.read_apart
+    monkeypatch.setattr(answers, "read_apart", lambda *a: asked.append(a) or real(*a))
     text = "g (float[7,n] x) => (float[7,n] y) { a = Elu (x)  b = Elu (a)  y = Elu (b) }"
     graph = graph_of(text)
     assert reasons(provider, graph) == [""] * 3
@@ -152,3 +157,58 @@ def test_openvino_is_asked_once_about_equal_nodes(
     changed = graph_of(text.replace("b = Elu", "b = Elu <alpha = 2.0>"))
     assert reasons(provider, changed) == [""] * 3
     assert len(asked) == 2
+
+
+def signatures_of(text: str, opset: int = 20) -> list[NodeSignature]:
+    graph = graph_of(text, opset)
+    return [signature_of(graph, node) for node in graph.nodes]
+
+
+def test_answers_about_many_are_those_about_each(provider: OpenVinoProvider) -> None:
+    asked = answers.Answers(open_core(), "CPU")
+    text = """g (float[4,4] x, int64[4] k, uint8[4,4] u) => (float[4,4] y) {
+        d = Det (x)
+        s = Softplus (x)
+        i = Identity (x)
+        h = Shape (x)
+        c = Concat <axis = 0> (x, x, i)
+        v, w = TopK <axis = 1> (x, k)
+        p, q, r = Split <axis = 0, num_outputs = 3> (c)
+        f = StringNormalizer (u)
+        e = Erf (x)
+        y = MatMul (x, s)
+    }"""
+    wanted = [*signatures_of(text), *signatures_of(text.replace(", num_outputs = 3", ""), 12)]
+    together = asked._ask(wanted)
+    alone = {}
+    for signature in wanted:
+        alone |= asked._ask([signature])
+    assert together == alone
+    assert any("can't read" in told for told in alone.values())
+    assert list(alone.values()).count("") > 8
+
+
+def test_models_that_were_read_together_have_nothing_in_common() -> None:
+    graphs = [
+        signature.graph
+        for signature in signatures_of(
+            "g (float[n,4] x, float[4,2] w) => (float[n,2] y) { a = Relu (x)  y = MatMul (a, w) }"
+        )
+    ]
+    relu, product = read_apart(open_core(), graphs)
+    kinds = sorted(operator.get_type_name() for operator in relu.get_ops())
+    assert kinds == ["Parameter", "Relu", "Result"]
+    assert "MatMul" in [op.get_type_name() for op in product.get_ops()]
+    assert len(product.inputs) == 2
+    assert product.outputs[0].get_partial_shape()[1].get_length() == 2
+
+
+def test_a_signature_is_made_anew_where_the_surroundings_differ() -> None:
+    graph = graph_of("g (float[n,4] x) => (float[n,4] y) { y = Relu (x) }")
+    (node,) = graph.nodes
+    known = signature_of(graph, node)
+    assert signature_of(graph, node) is known
+    fixed = {
+        n: replace(i, type=TensorType(DataType.FLOAT, (2, 4))) for n, i in graph.values.items()
+    }
+    assert signature_of(graph.replace(values=fixed), node).key != known.key

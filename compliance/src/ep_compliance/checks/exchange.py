@@ -12,7 +12,7 @@ import numpy as np
 
 from ep_compliance.checks import check
 from ep_compliance.checks.memory import SHAPES, filled, holds, lane_on, numbered, some_type
-from ep_compliance.driving.bench import Bench
+from ep_compliance.driving.bench import Bench, Probe, claimed_chain
 from ep_compliance.driving.capsules import (
     Altered,
     Exported,
@@ -27,7 +27,7 @@ from ep_compliance.driving.lanes import DeviceLane, open_lane
 from ep_compliance.driving.values import same_bits
 from ep_compliance.driving.weighted import find_weighted
 from ep_core.contracts import Buffer, PartitionMemory
-from ep_core.types import HOST_MEMORY, DataType
+from ep_core.types import HOST_MEMORY, DataType, TensorType
 
 _TYPES = (DataType.UINT8, DataType.FLOAT16, DataType.FLOAT, DataType.INT64)
 
@@ -180,6 +180,72 @@ def partition(bench: Bench) -> None:
             _run_counted(lane, part, told, model.inputs, give=give)
         part.close()
         lane.close()
+
+
+@check("memory/stages")
+def stages(bench: Bench) -> None:
+    """What a partition tells of its stages is enough, whichever outputs it is given memory for."""
+    given: tuple[int, ...]
+    for given in ((), (0,), (1,), (0, 1)):
+        # Each time anew, since a peak of before would hide this one.
+        with bench.open() as provider:
+            if not provider.features.tells_memory:
+                raise NotClaimed("doesn't tell what a partition takes")
+            model = claimed_chain(provider)
+            lane = open_lane(provider)
+            part = provider.compile(model.subgraph)
+            told = provider.get_partition_memory(part)
+            _check_told(told)
+            _check_stages(told, len(part.accepts_outputs))
+            if not told.stages:
+                raise NotClaimed("tells no stages")
+            if isinstance(lane, DeviceLane) and all(part.accepts_outputs[at] for at in given):
+                _run_in_stages(lane, part, told, model, given)
+            part.close()
+            lane.close()
+
+
+def _check_stages(told: PartitionMemory, outputs: int) -> None:
+    """Each stage is a number from 0 up, and different positions of outputs."""
+    for stage in told.stages:
+        if isinstance(stage, tuple) and len(stage) == 2 and isinstance(stage[1], tuple):
+            own, there = stage
+            fits = all(type(at) is int and 0 <= at < outputs for at in there)
+            if type(own) is int and own >= 0 and fits and len(set(there)) == len(there):
+                continue
+        raise Broken(
+            f"get_partition_memory tells a stage {stage!r}, expected bytes from 0 up and"
+            f" different positions of {outputs} outputs"
+        )
+
+
+def _run_in_stages(
+    lane: DeviceLane, part: Any, told: PartitionMemory, model: Probe, given: tuple[int, ...]
+) -> None:
+    """Run once, with memory for some outputs."""
+    graph = model.subgraph.graph
+    kinds = [graph.type_of(name) for name in model.subgraph.outputs]
+    fed = lane.feed(model.inputs)
+    outputs: list[Any] = [None] * len(kinds)
+    for at in given:
+        kind = kinds[at]
+        assert isinstance(kind, TensorType)
+        assert kind.static_shape is not None
+        outputs[at] = lane.allocator.allocate(kind.static_shape, kind.dtype, lane.stream)
+    lane.wait()
+    before = lane.stats()
+    lane.run(part, fed, outputs)
+    after = lane.stats()
+    made = {at: buffer.nbytes for at, buffer in enumerate(outputs) if at not in given}
+    most = max(own + sum(made.get(at, 0) for at in there) for own, there in told.stages)
+    taken = after.peak_bytes - before.in_use_bytes
+    if after.peak_bytes > before.peak_bytes and taken > most:
+        raise Broken(
+            f"stages tell {most} bytes for a run with memory for outputs {list(given)} of"
+            f" {len(kinds)}, and it takes {taken}"
+        )
+    lane.release(outputs)
+    lane.release(fed)
 
 
 def _check_told(told: PartitionMemory) -> None:

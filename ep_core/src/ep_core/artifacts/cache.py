@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from pathlib import Path
+from typing import cast
 
 from ep_core.artifacts.binding import provider_binding
 from ep_core.artifacts.content import Digest, add_subgraph
@@ -83,13 +84,14 @@ class _Slot:
 
     def take(self) -> CompiledPartition | None:
         """Import the artifact, None if there is none that can be imported."""
-        artifact = self._folder.read(self._key)
+        mapped = self._provider.features.maps_artifacts
+        artifact = self._folder.read(self._key, mapped=mapped)
         if artifact is None:
             return None
         try:
-            return _checked(
-                self._provider.import_partition(self._subgraph, artifact), self._subgraph
-            )
+            # Who declares `maps_artifacts` takes a view as well.
+            part = self._provider.import_partition(self._subgraph, cast("bytes", artifact))
+            return _checked(part, self._subgraph)
         except Exception as error:  # noqa: BLE001 - then it is compiled
             text = f"{type(error).__name__}: {error}"
             _LOG.warning("%r can't import an artifact and compiles: %s", self._name, text)

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from ep_core.cores import map_in_threads
 from ep_core.errors import NotSupportedError
 from ep_core.graph import Graph, Initializer, Node, Subgraph
 from ep_core.types import ValueType
@@ -22,6 +23,8 @@ __all__ = ["Digest", "add_subgraph"]
 
 _WEIGHTS: WeakKeyDictionary[Initializer, bytes] = WeakKeyDictionary()
 """Digests of constants, which are large and belong to several subgraphs while a claim is tried."""
+
+_LARGE_BYTES = 2**16
 
 
 class Digest:
@@ -86,6 +89,9 @@ def _add_types(digest: Digest, graph: Graph, names: Iterable[str]) -> None:
 
 
 def _add_initializers(digest: Digest, initializers: Mapping[str, Initializer]) -> None:
+    large = {id(item): item for item in initializers.values() if item.nbytes >= _LARGE_BYTES}
+    # The largest first, so that the last one that somebody waits for is small.
+    map_in_threads(_weights, sorted(large.values(), key=lambda item: -item.nbytes))
     digest.add_text(str(len(initializers)))
     for name, initializer in sorted(initializers.items()):
         digest.add_text(name)

@@ -1,6 +1,6 @@
 """The files: one artifact each, written whole or not at all, and checked before they are believed.
 
-A file is a header (magic, format, key, SHA-256 and length of the payload) and the payload. Several
+A file is a header (magic, format, key, digest and length of the payload) and the payload. Several
 processes may share a folder. Whoever may write to it decides what runs on the device, so it has to
 be the user's own. Nothing here knows providers or graphs.
 """
@@ -8,7 +8,6 @@ be the user's own. Nothing here knows providers or graphs.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import os
 import re
@@ -16,11 +15,15 @@ import stat
 import struct
 import tempfile
 import time
+from mmap import ACCESS_COPY, mmap
 from pathlib import Path
+from typing import BinaryIO
+
+from ep_core.artifacts.pieces import digest_of
 
 __all__ = ["FORMAT", "ArtifactFolder"]
 
-FORMAT = 1
+FORMAT = 2
 """Of the file and of what its key is made of."""
 
 _LOG = logging.getLogger("ep_core")
@@ -45,14 +48,18 @@ class ArtifactFolder:
         self._max_bytes = max_bytes
         self._warned = False
 
-    def read(self, key: bytes) -> bytes | None:
-        """Return the artifact of a key of 32 bytes, None if there is none that is whole."""
+    def read(self, key: bytes, *, mapped: bool = False) -> bytes | memoryview | None:
+        """Return the artifact of a key of 32 bytes, None if there is none that is whole.
+
+        Args:
+            mapped: give a read-only view of the file, which is never changed in its place.
+        """
         path = self._file(key)
         try:
             status = path.lstat()
             if not stat.S_ISREG(status.st_mode):
                 raise ValueError("it isn't a regular file")
-            payload = _read(path, key, status.st_size)
+            payload = _read(path, key, status.st_size, mapped)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, MemoryError) as error:
@@ -119,7 +126,7 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _read(path: Path, key: bytes, size: int) -> bytes:
+def _read(path: Path, key: bytes, size: int, mapped: bool) -> bytes | memoryview:
     """Raises ValueError with what is wrong with the file."""
     with path.open("rb") as file:
         header = file.read(_HEADER.size)
@@ -132,15 +139,22 @@ def _read(path: Path, key: bytes, size: int) -> bytes:
             raise ValueError("it belongs to another key")
         if size != _HEADER.size + length:
             raise ValueError("it is truncated or has grown")
-        payload = file.read(length)
-    if hashlib.sha256(payload).digest() != digest:
+        payload = _map(file, length) if mapped else file.read(length)
+    if digest_of(payload) != digest:
         raise ValueError("its contents are damaged")
     return payload
 
 
+def _map(file: BinaryIO, length: int) -> memoryview:
+    # A copy on write: who writes to it in spite of all harms neither the file nor the process.
+    whole = memoryview(mmap(file.fileno(), 0, access=ACCESS_COPY))
+    if len(whole) != _HEADER.size + length:
+        raise ValueError("it is being changed")
+    return whole[_HEADER.size :].toreadonly()
+
+
 def _write(path: Path, key: bytes, payload: bytes) -> None:
-    digest = hashlib.sha256(payload).digest()
-    header = _HEADER.pack(_MAGIC, FORMAT, key, digest, len(payload))
+    header = _HEADER.pack(_MAGIC, FORMAT, key, digest_of(payload), len(payload))
     # Readable by the user alone.
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{key.hex()}.", suffix=_UNFINISHED)
     try:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ep_core.discovery.plugins import package_files
+from ep_core.discovery.plugins import declared_files, package_files
 from ep_core.errors import CertificateError
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ def content_hash(distribution: Distribution) -> str:
 
     Certificates themselves, package metadata and byte code don't count, so that a wheel may carry
     its own certificate, nor do compiled modules with a list of sources beside them. Files are taken
-    in the order of their paths.
+    in the order of their paths. Packages of others that are declared part of it count as well.
 
     Raises:
-        CertificateError: a file is missing or unreadable, or no file is known.
+        CertificateError: a file or declared package is missing, unreadable, or none is known.
     """
-    known = package_files(distribution)
+    known = package_files(distribution) | declared_files(distribution)
     files = {n: p for n, p in known.items() if not is_certificate(n) and not _is_listed(n, known)}
     if not files:
         raise CertificateError("the distribution lists no files", fix="Install it from a wheel.")

@@ -26,7 +26,7 @@ from ep_core.contracts import (
     ProviderFeatures,
     ProviderInfo,
 )
-from ep_core.errors import ContractError, OptionError, ProviderError
+from ep_core.errors import CertificateError, ContractError, OptionError, ProviderError
 from ep_core.hookspecs import PROVIDER_GROUP
 from ep_core.types import HOST_MEMORY, DeviceInfo, MemoryInfo
 
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
 T = TypeVar("T")
+
+CONTENT_GROUP = "ep_core.content"
+"""Entry points that name packages of other distributions which are part of a provider."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +126,41 @@ def source_files(distribution: Distribution) -> dict[str, Path]:
         if spec.submodule_search_locations is None and spec.origin:
             files[Path(spec.origin).name] = Path(spec.origin)
         for folder in map(Path, spec.submodule_search_locations or ()):
-            files.update(
-                (path.relative_to(folder.parent).as_posix(), path)
-                for path in folder.rglob("*")
-                if path.is_file() and _is_content(path.relative_to(folder.parent).parts)
-            )
+            files.update(_files_in(folder, folder.parent))
     return files
+
+
+def declared_files(distribution: Distribution) -> dict[str, Path]:
+    """Files of other distributions' packages that one declares as part of it, as `package_files`.
+
+    Found without importing anything.
+
+    Raises:
+        CertificateError: a package isn't installed, or its name is none.
+    """
+    from importlib.util import find_spec
+
+    files: dict[str, Path] = {}
+    for point in distribution.entry_points.select(group=CONTENT_GROUP):
+        names = point.value.split(".")
+        spec = find_spec(names[0]) if all(map(str.isidentifier, names)) else None
+        found: dict[str, Path] = {}
+        for top in map(Path, (spec and spec.submodule_search_locations) or ()):
+            found |= _files_in(top.joinpath(*names[1:]), top.parent)
+        if not found:
+            raise CertificateError(
+                f"{distribution.metadata['Name']} needs the package {point.value!r}, whose files "
+                "can't be found",
+                fix="Reinstall it together with what it requires.",
+            )
+        files |= found
+    return files
+
+
+def _files_in(folder: Path, base: Path) -> dict[str, Path]:
+    """The content of a folder, by path relative to `base`."""
+    files = ((path.relative_to(base), path) for path in folder.rglob("*") if path.is_file())
+    return {name.as_posix(): path for name, path in files if _is_content(name.parts)}
 
 
 def package_files(distribution: Distribution) -> dict[str, Path]:

@@ -85,7 +85,7 @@ def remember(entry: PluginEntry, verdict: Verdict) -> None:
             "reason": verdict.reason,
             "limit": verdict.limit,
         }
-        write_atomically(_file(entry), json.dumps(data, indent=1))
+        write_atomically(_file(entry), json.dumps(data, indent=1).encode())
 
 
 def forget(entry: PluginEntry) -> None:
@@ -123,13 +123,13 @@ def required_versions(distribution: Distribution) -> Iterator[str]:
             yield f"{name} is missing"
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Write a file whole or not at all, and its folder if it isn't there; raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".tmp")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)

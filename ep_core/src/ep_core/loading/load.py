@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 import onnx
@@ -21,6 +22,7 @@ from ep_core.loading.external import ExternalFiles
 from ep_core.loading.functions import inline_functions
 from ep_core.loading.infer import fix_dimensions, infer_types
 from ep_core.loading.limits import LoadLimits, plain_domain, text
+from ep_core.loading.payloads import LEAST_FILE_BYTES, lift_payloads
 from ep_core.loading.schemas import check_opset
 from ep_core.loading.scopes import rename_shadowing
 from ep_core.loading.tensors import TensorReader
@@ -78,17 +80,19 @@ def load_model(
     """
     limits = limits or LoadLimits()
     data, path = _read(source, limits)
-    proto = _parse(data)
+    small, payloads = lift_payloads(data)
+    proto = _parse(small, data)
     del data
     try:
-        return _load(proto, path, limits, free_dimensions)
+        reader = TensorReader(ExternalFiles(path), limits, payloads)
+        return _load(proto, reader, limits, free_dimensions)
     except UnicodeDecodeError as error:  # protobuf takes such names in and doesn't let them out
         raise InvalidModelError(f"A name in the model isn't valid UTF-8 ({error})") from error
 
 
 def _load(
     proto: onnx.ModelProto,
-    path: Path | None,
+    reader: TensorReader,
     limits: LoadLimits,
     free_dimensions: Mapping[str, int] | None,
 ) -> Model:
@@ -97,7 +101,7 @@ def _load(
     rename_shadowing(proto.graph)
     converter = Converter(
         _opsets(proto),
-        TensorReader(ExternalFiles(path), limits),
+        reader,
         limits,
         constant_initializers=proto.ir_version < 4,
     )
@@ -112,8 +116,9 @@ def _load(
 # ---------------------------------------------------------------- reading
 
 
-def _read(source: object, limits: LoadLimits) -> tuple[bytes, Path | None]:
+def _read(source: object, limits: LoadLimits) -> tuple[bytes | mmap, Path | None]:
     path: Path | None = None
+    data: bytes | mmap
     if isinstance(source, onnx.ModelProto):
         data = _serialized(source)
     elif isinstance(source, bytes | bytearray | memoryview):
@@ -147,7 +152,8 @@ def _serialized(proto: onnx.ModelProto) -> bytes:
     return data
 
 
-def _read_file(path: Path, limits: LoadLimits) -> bytes:
+def _read_file(path: Path, limits: LoadLimits) -> bytes | mmap:
+    """What is in a file; a large one is mapped, for as long as it is being looked through."""
     try:
         status = path.stat()
         # Checked before opening: to open a pipe would wait for a writer.
@@ -161,6 +167,8 @@ def _read_file(path: Path, limits: LoadLimits) -> bytes:
             )
         limits.check("max_file_bytes", status.st_size, f"The size of {str(path)!r}")
         with path.open("rb") as file:
+            if status.st_size >= LEAST_FILE_BYTES:
+                return mmap(file.fileno(), 0, access=ACCESS_READ)
             return file.read(limits.max_file_bytes + 1)
     except FileNotFoundError as error:
         raise InvalidModelError(
@@ -171,15 +179,16 @@ def _read_file(path: Path, limits: LoadLimits) -> bytes:
         raise InvalidModelError(f"The model {str(path)!r} can't be read ({error})") from error
 
 
-def _parse(data: bytes) -> onnx.ModelProto:
+def _parse(small: bytes, data: bytes | mmap) -> onnx.ModelProto:
+    """Parse what is left of a model; `data` is all of it."""
     proto = onnx.ModelProto()
     try:
-        proto.ParseFromString(data)
+        proto.ParseFromString(small)
     except Exception as error:  # onnx doesn't export protobuf's exceptions
         raise InvalidModelError(
             f"This is no ONNX model, or a damaged one ({error})",
             expected="a complete serialized onnx.ModelProto with at most about 30 nested graphs",
-            got=f"{len(data)} bytes that don't parse, beginning with {data[:16]!r}",
+            got=f"{len(data)} bytes that don't parse, beginning with {bytes(data[:16])!r}",
             fix="Check that the download was complete and isn't a web page or a Git LFS pointer.",
         ) from error
     return proto

@@ -16,6 +16,7 @@ from ep_core.errors import InvalidModelError, NotSupportedError
 from ep_core.graph import Initializer
 from ep_core.loading.external import ExternalFiles
 from ep_core.loading.limits import LoadLimits
+from ep_core.loading.payloads import Payloads
 from ep_core.types import DataType
 
 __all__ = ["TensorReader", "data_type"]
@@ -60,11 +61,15 @@ class TensorReader:
 
     Reading consumes: the payload of a large tensor is taken out of its proto, which then says
     that it is external. What remains of the model is small and serves for shape inference.
+
+    Args:
+        payloads: what was taken out before, which is as good as inside.
     """
 
-    def __init__(self, files: ExternalFiles, limits: LoadLimits) -> None:
+    def __init__(self, files: ExternalFiles, limits: LoadLimits, payloads: Payloads) -> None:
         self._files = files
         self._limits = limits
+        self._payloads = payloads
 
     def read(self, proto: onnx.TensorProto, what: str, name: str = "") -> Initializer:
         """Return the tensor as an initializer called `name`; raises if its bytes don't fit."""
@@ -75,14 +80,13 @@ class TensorReader:
         if proto.HasField("segment"):
             raise NotSupportedError(f"{what} is stored in segments")
         external = proto.data_location == onnx.TensorProto.EXTERNAL
-        raw: bytes | memoryview
-        if dtype is DataType.STRING and (external or proto.raw_data):
+        raw: bytes | memoryview = proto.raw_data
+        if dtype is DataType.STRING and (external or raw):
             raise InvalidModelError(f"{what} holds strings outside string_data")
         if external:
             entries = {str(entry.key): str(entry.value) for entry in proto.external_data}
-            raw = self._files.read(entries, size, what)
-        else:
-            raw = proto.raw_data
+            inside = self._payloads.get(entries.get("location", ""))
+            raw = self._files.read(entries, size, what) if inside is None else inside
         if not external and not raw:
             array = _from_typed_fields(proto, dtype, shape, count, what)
             read: Callable[[], Array] = lambda: array  # noqa: E731

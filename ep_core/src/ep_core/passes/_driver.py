@@ -44,11 +44,13 @@ class PassContext:
         evaluate: computes a node on constants.
         names: every name in use.
         refused: nodes that could not be computed; asked only once.
+        unchanged: of the main graph, after a pass that had nothing to do; good for the next one.
     """
 
     evaluate: Evaluate
     names: Names
     refused: set[Node] = field(default_factory=set)
+    unchanged: GraphEditor | None = None
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,9 @@ def run_pass(step: Pass, graph: Graph, context: PassContext) -> Graph:
 
 
 def _rewrite(step: Pass, graph: Graph, context: PassContext, outer: Scope | None) -> Graph:
-    editor = GraphEditor(graph, context.names, outer)
+    editor = context.unchanged if outer is None else None
+    if editor is None or editor.graph is not graph:
+        editor = GraphEditor(graph, context.names, outer)
     scope = Scope(graph, outer)
 
     def body(inner: Graph) -> Graph:
@@ -101,7 +105,10 @@ def _rewrite(step: Pass, graph: Graph, context: PassContext, outer: Scope | None
             if rewritten is not node:
                 editor.replace(key, rewritten)
     step.rewrite(editor, context)
-    return editor.finish()
+    result = editor.finish()
+    if outer is None:
+        context.unchanged = editor if result is graph else None
+    return result
 
 
 def _check_signature(step: Pass, before: Graph, after: Graph) -> None:

@@ -16,12 +16,16 @@ _LARGEST = 1 << 20
 """Bytes. Larger initializers may be memory-mapped files that nobody has read yet; reading them all
 to find the rare equal pair costs more than it saves."""
 
+_FIRST = 16
+"""Elements that are looked at first."""
+
 
 def _rewrite(editor: GraphEditor, context: PassContext) -> None:
-    alike: dict[tuple[DataType, tuple[int, ...]], list[Initializer]] = {}
+    alike: dict[tuple[DataType, tuple[int, ...], bytes], list[Initializer]] = {}
     for initializer in editor.own_constants().values():
         if initializer.nbytes <= _LARGEST:
-            alike.setdefault((initializer.dtype, initializer.shape), []).append(initializer)
+            key = (initializer.dtype, initializer.shape, _beginning(initializer))
+            alike.setdefault(key, []).append(initializer)
     for group in alike.values():
         if len(group) > 1:
             _merge_equal(editor, group)
@@ -34,6 +38,13 @@ def _merge_equal(editor: GraphEditor, group: list[Initializer]) -> None:
         first = kept.setdefault(_digest(initializer), initializer.name)
         if first != initializer.name and initializer.name not in editor.outputs:
             editor.redirect(initializer.name, first)
+
+
+def _beginning(initializer: Initializer) -> bytes:
+    """What tells most initializers apart without reading all of them."""
+    if initializer.dtype is DataType.STRING:
+        return b""
+    return initializer.numpy().reshape(-1)[:_FIRST].tobytes()
 
 
 def _digest(initializer: Initializer) -> bytes:

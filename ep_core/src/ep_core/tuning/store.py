@@ -83,7 +83,7 @@ class CostStore:
                 found = self._read() | self._new
                 kept = dict(list(found.items())[-_MOST_ENTRIES:])
                 data = {"format": FORMAT, "binding": self._binding, "seconds": kept}
-                write_atomically(self._path, json.dumps(data, indent=0))
+                write_atomically(self._path, json.dumps(data, indent=0).encode())
                 _remove_oldest(self._path)
             self._new.clear()
         except (OSError, ValueError) as error:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,16 +15,14 @@ from ep_cpu.native.binding import levels, why_missing
 from ep_cpu.options import OPTIONS
 from ep_cpu.speed import declared_speed
 from ep_sdk.factory import StandardFactory
+from ep_sdk.processor import architecture, processor_facts
 
 __all__ = ["make_factory"]
-
-_CPUINFO = Path("/proc/cpuinfo")
 
 # Sets of instructions that change how fast, and in which order of sums, numpy and BLAS compute.
 _TELLING_FLAGS = ("avx512f", "avx2", "fma", "avx", "sse4_2", "sve2", "sve", "asimd", "neon")
 
 _VENDORS = {"AuthenticAMD": "AMD", "GenuineIntel": "Intel"}
-_ARCHITECTURES = {"amd64": "x86_64", "aarch64": "arm64"}
 
 
 def make_factory() -> ProviderFactory:
@@ -51,11 +47,10 @@ def _open(info: ProviderInfo, device: DeviceInfo, options: Mapping[str, Any]) ->
 
 
 def _devices() -> Sequence[DeviceInfo]:
-    facts = _processor()
+    facts = processor_facts()
     machine = platform.machine()
     instructions = "+".join(flag for flag in _TELLING_FLAGS if flag in facts["flags"].split())
-    architecture = _ARCHITECTURES.get(machine.lower(), machine.lower())
-    vendor = facts["vendor_id"]
+    vendor = facts["vendor"]
     level = next(iter(levels()), None)
     numpy_major = np.__version__.partition(".")[0]
     return (
@@ -64,11 +59,11 @@ def _devices() -> Sequence[DeviceInfo]:
             id="0",
             kind="cpu",
             vendor=_VENDORS.get(vendor, vendor),
-            name=facts["model name"] or platform.processor() or machine,
+            name=facts["name"] or platform.processor() or machine,
             # Each set of instructions is code of its own. The kernels in Python are numpy's
             # operations: its releases, and the instructions that it finds, change the last bits of
             # a sum, which every tolerance allows.
-            fingerprint=f"{architecture}; {level or 'python'}; numpy {numpy_major}",
+            fingerprint=f"{architecture()}; {level or 'python'}; numpy {numpy_major}",
             properties={
                 "architecture": machine,
                 "instructions": instructions,
@@ -76,22 +71,6 @@ def _devices() -> Sequence[DeviceInfo]:
                 "numpy": np.__version__,
                 "system": platform.system(),
             },
-            speed=declared_speed(facts["flags"].split(), facts["model name"], level),
+            speed=declared_speed(facts["flags"].split(), facts["name"], level),
         ),
     )
-
-
-@lru_cache(maxsize=1)
-def _processor() -> dict[str, str]:
-    """Facts about the first core, as Linux tells them; empty strings elsewhere."""
-    facts = {"vendor_id": "", "model name": "", "flags": ""}
-    try:
-        lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return facts
-    for line in lines:
-        key, _, value = line.partition(":")
-        name = {"Features": "flags"}.get(key.strip(), key.strip())
-        if name in facts and not facts[name]:
-            facts[name] = value.strip()
-    return facts

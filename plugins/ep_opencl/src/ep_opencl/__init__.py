@@ -18,8 +18,9 @@ from ep_core.contracts import (
 )
 from ep_core.hookspecs import hookimpl
 from ep_core.types import DeviceInfo
+from ep_sdk.device_kernels.options import OPTIONS as KERNEL_OPTIONS
 from ep_sdk.factory import StandardFactory
-from ep_sdk.options import as_bool, as_bytes
+from ep_sdk.options import as_bytes
 
 __all__ = ["INFO", "ep_provider_factory"]
 
@@ -34,21 +35,7 @@ INFO = ProviderInfo(
         "capacity": OptionSpec(
             0, "bytes of the device's memory to use at most, 0 for all", as_bytes, artifacts=False
         ),
-        "program_cache": OptionSpec(
-            True, "keep compiled kernels in the user's cache folder", as_bool, artifacts=False
-        ),
-        "fuse": OptionSpec(
-            True,
-            "compute chains of elementwise operators in one kernel, also behind a product",
-            as_bool,
-            artifacts=False,
-        ),
-        "tune": OptionSpec(
-            True,
-            "time several shapes of tiles on the first products of a size, and remember the best",
-            as_bool,
-            artifacts=False,
-        ),
+        **KERNEL_OPTIONS,
     },
 )
 

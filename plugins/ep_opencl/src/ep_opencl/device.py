@@ -20,7 +20,7 @@ from ep_opencl.devices import FoundDevice, find_devices
 from ep_opencl.failures import explained, translate
 from ep_opencl.programs import Programs
 from ep_opencl.storage import HostSharing
-from ep_opencl.tiles import TileChooser
+from ep_sdk.device_kernels.tiles import TileChooser
 
 __all__ = ["ClKernel", "OpenDevice", "open_device"]
 
@@ -29,7 +29,7 @@ _OPENING = threading.Lock()
 
 
 class OpenDevice:
-    """A device that is ready for work.
+    """A device that is ready for work; meets `ep_sdk.device_kernels.contracts.KernelDevice`.
 
     Attributes:
         memory: the name of the device's memory.
@@ -63,7 +63,7 @@ class OpenDevice:
         self._programs = Programs(
             self.context, found.device, found.build_key, _build_options(found)
         )
-        self.tiles = TileChooser(found.build_key)
+        self.tiles = TileChooser(found.build_key, "opencl")
         self._kernels: dict[Any, ClKernel] = {}
         self._lock = threading.Lock()
 
@@ -113,15 +113,15 @@ class ClKernel:
 
     def launch(
         self,
-        queue: cl.CommandQueue | None,
+        stream: Any,
         size: tuple[int, ...],
         group: tuple[int, ...] | None,
         arguments: Sequence[Any],
     ) -> None:
-        """Hand the kernel to a queue and return.
+        """Hand the kernel to a stream's queue and return; meets `contracts.DeviceKernel`.
 
         Args:
-            queue: where to; None to do nothing, where building was all that was wanted.
+            stream: an `OpenCLStream`, or one that rehearses, on which nothing is done.
             size: work-items by dimension, the fastest first; nothing is done where one is 0.
             group: work-items of a group, None for the driver's choice.
             arguments: buffers of OpenCL and numpy scalars.
@@ -129,8 +129,9 @@ class ClKernel:
         Raises:
             AllocationError, DeviceLostError, RunError: see `failures`.
         """
-        if queue is None or 0 in size:
+        if stream.rehearses or 0 in size:
             return
+        queue = stream.queue
         try:
             with self._lock:
                 self._kernel.set_args(*arguments)

@@ -12,9 +12,10 @@ from ep_core.cores import usable_cores
 from ep_core.errors import ProviderUnavailableError
 from ep_core.types import DeviceInfo, DeviceSpeed
 from ep_core.values.dlpack import HOST_DEVICE
-from ep_opencl.processor import architecture, instruction_set, processor_flags, short_hash
+from ep_opencl.processor import instruction_set, short_hash
 from ep_opencl.runtimes import FORKED, find_drivers, is_forked, name_problems
 from ep_opencl.trying import compiler_failure
+from ep_sdk.processor import architecture, processor_facts
 
 __all__ = ["FoundDevice", "find_devices", "list_devices"]
 
@@ -176,14 +177,14 @@ def _fingerprint(device: cl.Device, platform: str) -> str:
     driver = f"{platform} driver {device.driver_version.strip()}"
     if _kind(device) != "cpu":
         return f"{device.name.strip()}; {driver}"
-    instructions = instruction_set(processor_flags(), device.native_vector_width_float)
+    instructions = instruction_set(processor_facts()["flags"], device.native_vector_width_float)
     return f"{architecture()}; {instructions}; {driver}"
 
 
 def _build_key(device: cl.Device) -> str:
     parts = [device.name.strip(), device.driver_version.strip(), device.version.strip()]
     if _kind(device) == "cpu":
-        parts.append(short_hash(processor_flags()))
+        parts.append(short_hash(processor_facts()["flags"]))
     return "; ".join(parts)
 
 

@@ -19,11 +19,11 @@ from ep_core.errors import AllocationError, NotSupportedError
 from ep_core.types import DataType, MemoryInfo
 from ep_core.values.dlpack import HOST_DEVICE
 from ep_opencl.device import OpenDevice
-from ep_opencl.elements import ELEMENTS
 from ep_opencl.pinned import PinnedMemory
 from ep_opencl.storage import Storage
 from ep_opencl.stream import OpenCLStream
 from ep_sdk.arena import Arena, Chunk
+from ep_sdk.device_kernels.elements import ELEMENTS
 from ep_sdk.dlpack import lend, take
 from ep_sdk.pooled import Lending, PooledBuffer, own_buffer
 
@@ -77,19 +77,19 @@ class _Block:
             BufferError: the memory has none.
         """
         if self.storage.address is None:
-            raise BufferError("memory objects of this device have no addresses; take cl_buffer")
+            raise BufferError("memory objects of this device have no addresses; take its handle")
         self.is_open = True
         self.values = None
         return self.storage.address
 
 
 class OpenCLBuffer(PooledBuffer[_Block]):
-    """A tensor in the device's memory; meets `ep_core.contracts.Buffer`."""
+    """A tensor in the device's memory; meets `ep_sdk.device_kernels.contracts.DeviceBuffer`."""
 
     __slots__ = ()
 
     @property
-    def cl_buffer(self) -> cl.Buffer:
+    def handle(self) -> cl.Buffer:
         """Pyopencl's object, whose first byte is the tensor's first.
 
         Raises:
@@ -118,7 +118,7 @@ class OpenCLBuffer(PooledBuffer[_Block]):
 
         Raises:
             ContractError: the buffer has been released.
-            BufferError: the device doesn't share memory with the host; see `cl_buffer`.
+            BufferError: the device doesn't share memory with the host; see `handle`.
         """
         self.check()
         return self._block.open()
@@ -147,7 +147,7 @@ class OpenCLBuffer(PooledBuffer[_Block]):
 
 
 class MemoryPool:
-    """The memory of one device; meets `ep_core.contracts.Allocator`.
+    """The memory of one device; meets `ep_sdk.device_kernels.contracts.DeviceMemory`.
 
     Attributes:
         pinned: page-locked host memory of the device.

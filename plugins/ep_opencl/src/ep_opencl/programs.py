@@ -17,11 +17,11 @@ from typing import Any
 
 import pyopencl as cl
 
-from ep_core.discovery.verdicts import cache_folder
+from ep_core.discovery.verdicts import cache_folder, write_atomically
 from ep_core.errors import CompileError
-from ep_opencl.atomic import write_atomically
+from ep_sdk.device_kernels.sources import program_text
 
-__all__ = ["Programs", "build_quietly", "read_source"]
+__all__ = ["Programs", "build_quietly"]
 
 _BUILD = threading.RLock()
 """Building is serial: drivers do badly with several builds at once, and so do warning filters."""
@@ -34,9 +34,9 @@ _LINES_OF_LOG = 20
 
 
 @cache
-def read_source(name: str) -> str:
-    """The text of a file in the folder `cl`."""
-    return files("ep_opencl").joinpath("cl", name).read_text(encoding="utf-8")
+def _prelude() -> str:
+    """What gives the words of kernels their meaning in OpenCL C."""
+    return files("ep_opencl").joinpath("opencl.h").read_text(encoding="utf-8")
 
 
 def build_quietly(program: cl.Program, options: str) -> cl.Program:
@@ -74,7 +74,7 @@ class Programs:
         keep: bool,
         head: str = "",
     ) -> cl.Program:
-        """Return the program of a source file, `common.cl` before it.
+        """Return the program of a source file in the words of `opencl.h`.
 
         Args:
             file: name in the folder `cl`.
@@ -86,8 +86,7 @@ class Programs:
         Raises:
             CompileError: the driver's compiler refuses it.
         """
-        lines = [f"#define {name} {value}" for name, value in defines.items()]
-        text = "\n".join([*lines, read_source("common.cl"), head, read_source(file), body])
+        text = program_text(_prelude(), file, defines, head, body)
         with self._lock:
             found = self._built.get(text)
         if found is not None:

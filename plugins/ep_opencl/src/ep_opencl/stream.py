@@ -12,27 +12,21 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
 
 from ep_core.contracts import Event, HostArray
-from ep_core.errors import ContractError, DeviceLostError, RunError
+from ep_core.errors import ContractError, DeviceLostError
 from ep_opencl.device import OpenDevice
 from ep_opencl.failures import explained
 from ep_opencl.runtimes import FORKED, is_forked
+from ep_sdk.device_kernels.faults import fault_error
 
-__all__ = ["FAULTS", "OpenCLEvent", "OpenCLStream"]
+__all__ = ["OpenCLEvent", "OpenCLStream"]
 
 _NUMBERS = itertools.count()
-
-FAULTS = {1: "an index is out of range", 2: "the length of a sequence is out of range"}
-"""What kernels can tell of their inputs' values, by the number that they write."""
-
-
-def fault_error(fault: HostArray) -> RunError:
-    """The error of a fault word that isn't 0."""
-    return RunError(f"a kernel met bad values: {FAULTS.get(int(fault[0]), int(fault[0]))}")
 
 
 def check_process() -> None:
@@ -78,16 +72,19 @@ class OpenCLEvent:
 
 
 class OpenCLStream:
-    """An in-order queue; meets `ep_core.contracts.Stream`.
+    """An in-order queue; meets `ep_sdk.device_kernels.contracts.DeviceStream`.
 
     Attributes:
         name: no other stream has it.
         queue: pyopencl's queue.
+        rehearses: False, work is done.
 
     Args:
         device: whose stream it is.
         on_close: called once, with the stream, when it is closed.
     """
+
+    rehearses: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -130,6 +127,25 @@ class OpenCLStream:
                 queue.flush()
                 return OpenCLEvent(self, marker, self._position, fault)
 
+    def copy_bytes(
+        self,
+        source: cl.Buffer,
+        source_start: int,
+        target: cl.Buffer,
+        target_start: int,
+        nbytes: int,
+    ) -> None:
+        """Copy inside the device's memory, in order; starts and length in bytes."""
+        with explained("copying inside the device"):
+            cl.enqueue_copy(
+                self.queue,
+                target,
+                source,
+                byte_count=nbytes,
+                src_offset=source_start,
+                dst_offset=target_start,
+            )
+
     def mark(self) -> cl.Event:
         """A command that does nothing, of which the device keeps the time."""
         with explained(f"marking {self.name}"):
@@ -144,7 +160,7 @@ class OpenCLStream:
         return int(mark.profile.end) + self._clock_offset
 
     def fault_word(self) -> cl.Buffer:
-        """Memory for an int, 0 so far, into which a kernel writes one of `FAULTS` that it met."""
+        """Memory for an int, 0 so far, into which kernels write what they met."""
         if self._fault_buffer is None:
             with explained("making a word for faults"):
                 self._fault_buffer = cl.Buffer(self.device.context, cl.mem_flags.READ_WRITE, 4)

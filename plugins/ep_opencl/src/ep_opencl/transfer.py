@@ -12,8 +12,8 @@ from ep_core.errors import ContractError
 from ep_core.types import HOST_MEMORY, DataType, MemoryInfo
 from ep_opencl.failures import explained
 from ep_opencl.memory import OpenCLBuffer
-from ep_opencl.rehearsal import MOST_KNOWN
 from ep_opencl.stream import OpenCLStream
+from ep_sdk.device_kernels.known_values import note_values
 
 __all__ = ["OpenCLTransfer"]
 
@@ -63,20 +63,21 @@ class OpenCLTransfer:
     def _enqueue(
         self, source: Buffer | HostArray, target: Buffer | HostArray, stream: OpenCLStream
     ) -> None:
-        _note_values(source, target)
+        if isinstance(target, OpenCLBuffer):
+            note_values(source, target)
         if not source.nbytes:
             return
         queue = stream.queue
         with explained("copying"):
             if isinstance(source, OpenCLBuffer) and isinstance(target, OpenCLBuffer):
-                if source.cl_buffer == target.cl_buffer:
+                if source.handle == target.handle:
                     return
-                cl.enqueue_copy(queue, target.cl_buffer, source.cl_buffer, byte_count=source.nbytes)
+                cl.enqueue_copy(queue, target.handle, source.handle, byte_count=source.nbytes)
             elif isinstance(source, OpenCLBuffer):
-                event = cl.enqueue_copy(queue, _bytes(target), source.cl_buffer, is_blocking=False)
+                event = cl.enqueue_copy(queue, _bytes(target), source.handle, is_blocking=False)
                 stream.keep(event)
             elif isinstance(target, OpenCLBuffer):
-                event = cl.enqueue_copy(queue, target.cl_buffer, _bytes(source), is_blocking=False)
+                event = cl.enqueue_copy(queue, target.handle, _bytes(source), is_blocking=False)
                 stream.keep(event)
 
     def _check(self, source: Buffer | HostArray, target: Buffer | HostArray) -> None:
@@ -102,22 +103,6 @@ class OpenCLTransfer:
             )
         if isinstance(target, np.ndarray) and not target.flags.writeable:
             raise ContractError("the target of a copy is read-only")
-
-
-def _note_values(source: Buffer | HostArray, target: Buffer | HostArray) -> None:
-    """Shapes and the like stay known on the host, so that nobody has to wait to read them."""
-    if not isinstance(target, OpenCLBuffer):
-        return
-    values: HostArray | None = None
-    if isinstance(source, OpenCLBuffer):
-        values = source.values
-    elif isinstance(source, np.ndarray):
-        is_small = source.size <= MOST_KNOWN and source.dtype.kind in "iubf"
-        values = np.array(source) if is_small else None
-    if values is None:
-        target.forget_values()
-    else:
-        target.remember_values(values)
 
 
 def _bytes(array: Buffer | HostArray) -> HostArray:

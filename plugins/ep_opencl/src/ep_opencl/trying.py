@@ -7,8 +7,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from ep_core.discovery.verdicts import cache_folder
-from ep_opencl.atomic import write_atomically
+from ep_core.discovery.verdicts import cache_folder, write_atomically
 from ep_opencl.processor import short_hash
 
 __all__ = ["compiler_failure"]

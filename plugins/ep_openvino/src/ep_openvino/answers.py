@@ -1,19 +1,21 @@
 """OpenVINO's own answers about nodes: whether it can read one, and whether the device takes it.
 
-Each question is asked once in the life of the process. Reading is asked node by node, as one that
-can't be read spoils a whole model; the device is asked about all new ones together.
+Each question is asked once in the life of the process. OpenVINO is asked about many nodes together,
+side by side in one model, as a model costs it more than a node. One that it can't read, or that the
+device can't take, spoils the whole; then it is asked about either half.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ep_core.graph import Graph
 from ep_core.types import TensorType
-from ep_openvino.convert import ELEMENT_TYPES, read_graph
+from ep_openvino.convert import ELEMENT_TYPES
 from ep_openvino.library import message_of
+from ep_openvino.side_by_side import read_apart
 from ep_openvino.signature import NodeSignature
 
 __all__ = ["Answers"]
@@ -44,20 +46,31 @@ class Answers:
                 _known[self._target, key] = refusal
             return {key: _known[self._target, key] for key in wanted}
 
-    def _ask(self, signatures: Iterable[NodeSignature]) -> dict[bytes, str]:
+    def _ask(self, signatures: Sequence[NodeSignature]) -> dict[bytes, str]:
         found: dict[bytes, str] = {}
         models: dict[bytes, Any] = {}
+        alike: dict[str, list[NodeSignature]] = {}
         for signature in signatures:
-            try:
-                model = read_graph(self._core, signature.graph)
-                found[signature.key] = disagreement(model, signature.graph)
-                if not found[signature.key]:
+            alike.setdefault(repr(sorted(signature.graph.opsets.items())), []).append(signature)
+        for group in alike.values():
+            for signature, model in zip(group, self._read(group), strict=True):
+                told = model if isinstance(model, str) else disagreement(model, signature.graph)
+                found[signature.key] = told
+                if not told:
                     models[signature.key] = model
-            except Exception as error:  # noqa: BLE001 - whatever it is, the node can't be read
-                found[signature.key] = f"OpenVINO can't read it: {message_of(error)}"
         if models:
             found |= self._asked_of_device(models)
         return found
+
+    def _read(self, signatures: Sequence[NodeSignature]) -> list[Any]:
+        """A model of each node, or in its place why OpenVINO can't read it."""
+        try:
+            return read_apart(self._core, [signature.graph for signature in signatures])
+        except Exception as error:  # noqa: BLE001 - whatever it is, one of the nodes can't be read
+            if len(signatures) == 1:
+                return [f"OpenVINO can't read it: {message_of(error)}"]
+        half = len(signatures) // 2
+        return self._read(signatures[:half]) + self._read(signatures[half:])
 
     def _asked_of_device(self, models: Mapping[bytes, Any]) -> dict[bytes, str]:
         try:
@@ -66,12 +79,10 @@ class Answers:
             if len(models) == 1:
                 (key,) = models
                 return {key: f"{self._target} can't take it: {message_of(error)}"}
-        # A query of many fails as a whole; then each is asked by itself.
-        return {
-            key: refusal
-            for item in models.items()
-            for key, refusal in self._asked_of_device(dict([item])).items()
-        }
+        items = list(models.items())
+        half = len(items) // 2
+        first, second = dict(items[:half]), dict(items[half:])
+        return self._asked_of_device(first) | self._asked_of_device(second)
 
     def _query(self, models: Mapping[bytes, Any]) -> dict[bytes, str]:
         """Ask the device about models, put together into one."""

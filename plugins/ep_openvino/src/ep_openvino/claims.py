@@ -8,6 +8,7 @@ then OpenVINO itself.
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ep_core.contracts import Support
 from ep_core.errors import EpError
@@ -37,9 +38,17 @@ class Claims:
     def __init__(self, core: Any, configuration: Configuration) -> None:
         self._answers = Answers(core, configuration.target)
         self._dynamic_shapes = configuration.dynamic_shapes
+        # A session asks several times about the same graph while it optimises and places it.
+        self._answered: WeakKeyDictionary[Graph, tuple[Support, ...]] = WeakKeyDictionary()
 
     def answers(self, graph: Graph) -> tuple[Support, ...]:
         """Return yes or no with a reason for every node of a graph, in order."""
+        known = self._answered.get(graph)
+        if known is None:
+            known = self._answered[graph] = self._answer(graph)
+        return known
+
+    def _answer(self, graph: Graph) -> tuple[Support, ...]:
         sizes = Sizes(graph)
         reasons = [self._refusal(graph, node, sizes) for node in graph.nodes]
         asked: dict[int, NodeSignature] = {

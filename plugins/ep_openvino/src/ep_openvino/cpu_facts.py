@@ -6,22 +6,12 @@ for 8-bit integers more than that: without VNNI, sums of two products saturate a
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
-from functools import lru_cache
-from pathlib import Path
 
 from ep_core.types import DeviceSpeed
+from ep_sdk.processor import processor_facts, widest_level
 
-__all__ = [
-    "architecture",
-    "cpu_speed",
-    "instruction_set",
-    "processor_facts",
-]
-
-_CPUINFO = Path("/proc/cpuinfo")
-_ARCHITECTURES = {"amd64": "x86_64", "aarch64": "arm64"}
+__all__ = ["cpu_speed", "instruction_set"]
 
 # From the widest down, each with the flags of /proc/cpuinfo that it takes.
 _LEVELS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -53,40 +43,16 @@ _PARTITION_SECONDS = 2e-5
 small partitions, for which it counts, mostly have open ones."""
 
 
-@lru_cache(maxsize=1)
-def processor_facts() -> Mapping[str, str]:
-    """`flags` and `hertz` of the first core as Linux tells them; empty texts elsewhere."""
-    facts = {"flags": "", "hertz": ""}
-    try:
-        lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return facts
-    names = {"flags": "flags", "Features": "flags", "cpu MHz": "hertz"}
-    for line in lines:
-        key, _, value = line.partition(":")
-        name = names.get(key.strip(), "")
-        if name and not facts[name]:
-            facts[name] = value.strip()
-    return facts
-
-
-def architecture() -> str:
-    """`x86_64`, `arm64`, or what the system calls it."""
-    machine = platform.machine().lower()
-    return _ARCHITECTURES.get(machine, machine)
-
-
 def instruction_set(flags: str) -> str:
     """The widest of the sets that OpenVINO has kernels for; empty where nothing tells."""
-    known = set(flags.split())
-    return next((name for name, needed in _LEVELS if known.issuperset(needed)), "")
+    return widest_level(flags, _LEVELS)
 
 
 def cpu_speed(cores: int) -> DeviceSpeed:
     """Peak by clock, cores and instruction set; what starting takes, as measured."""
     facts = processor_facts()
     try:
-        hertz = float(facts["hertz"]) * 1e6
+        hertz = float(facts["megahertz"]) * 1e6
     except ValueError:
         hertz = _USUAL_HERTZ
     each = _OPERATIONS_PER_CYCLE.get(instruction_set(facts["flags"]), _USUAL_OPERATIONS)

@@ -12,13 +12,9 @@ from typing import Any
 from ep_core.cores import usable_cores
 from ep_core.errors import ProviderUnavailableError
 from ep_core.types import DeviceInfo, DeviceSpeed
-from ep_openvino.cpu_facts import (
-    architecture,
-    cpu_speed,
-    instruction_set,
-    processor_facts,
-)
+from ep_openvino.cpu_facts import cpu_speed, instruction_set
 from ep_openvino.library import message_of, open_core, property_modes, release_of
+from ep_sdk.processor import architecture, processor_facts
 
 __all__ = ["NAME", "describe", "list_devices"]
 

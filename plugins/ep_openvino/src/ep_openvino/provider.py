@@ -40,6 +40,7 @@ class OpenVinoProvider(ProviderBase):
 
     features: ClassVar[ProviderFeatures] = ProviderFeatures(
         artifacts=True,
+        maps_artifacts=True,
         profiles_nodes=True,
         # Division takes a denormal for zero, on CPUs too.
         numerics=Numerics(flushes_denormals=True),

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -20,6 +21,10 @@ __all__ = ["NodeSignature", "signature_of"]
 
 _SMALL_BYTES = 2**12
 """Constants up to here are part of the question, as many operators need to know axes or shapes."""
+
+
+_kept: WeakKeyDictionary[Node, tuple[object, NodeSignature]] = WeakKeyDictionary()
+"""By node, with what was around it: nodes pass through many graphs while a model is optimised."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,20 @@ class NodeSignature:
 
 def signature_of(graph: Graph, node: Node) -> NodeSignature:
     """Return the signature of a node without bodies whose inputs are tensors of known types."""
+    surroundings = (
+        graph.opsets.get(node.domain),
+        [(graph.type_of(value), graph.constant(value)) for value in node.inputs],
+        [graph.type_of(value) for value in node.outputs],
+    )
+    kept = _kept.get(node)
+    if kept is not None and kept[0] == surroundings:
+        return kept[1]
+    signature = _signature(graph, node)
+    _kept[node] = (surroundings, signature)
+    return signature
+
+
+def _signature(graph: Graph, node: Node) -> NodeSignature:
     inputs: list[ValueInfo] = []
     constants: dict[str, Initializer] = {}
     names: dict[str, str] = {"": ""}
