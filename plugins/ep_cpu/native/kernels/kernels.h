@@ -194,6 +194,13 @@ struct Kernels {
   void (*transpose)(const float *x, int64_t x_step, float *out, int64_t out_step, int64_t begin,
                     int64_t end, int64_t columns);
   const IntegerKernels *integers;
+
+  /// As `gemm` in bfloat16, with sums in float32: each float of A and B holds two numbers, the next
+  /// of the row or column in its upper half, and k and depth count such pairs.
+  void (*gemm_pairs)(const Gemm &, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+                     int64_t panel_end);
+  /// Rounds rows of `width` floats to pairs; a row of odd width ends in a 0.
+  void (*narrow)(const float *x, float *pairs, int64_t rows, int64_t width);
 };
 
 } // namespace ep

@@ -10,6 +10,7 @@ void pack_panels(const float *b, int64_t row_step, int64_t column_step, int64_t 
                  float *packed, int64_t begin, int64_t end);
 void gemm(const Gemm &g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
           int64_t panel_end);
+void narrow(const float *x, float *pairs, int64_t rows, int64_t width); // where EP_PAIRS is set
 void attention(const Attention &work, int64_t row_begin, int64_t row_end);
 void elementwise(const Chain &chain, const Matrix *operands, float *out, int64_t out_row_step,
                  int64_t rows, int64_t columns);
