@@ -19,11 +19,19 @@ import quantised_networks
 
 import networks
 from ep_core import InferenceSession, SessionOptions
+from pretrained import fetch
+from pretrained.samples import sample_feeds
 from table import print_table
 
 __all__ = ["main"]
 
 Builder = Callable[[], tuple[bytes, dict[str, networks.Array]]]
+
+
+def yolov8n() -> tuple[bytes, dict[str, networks.Array]]:
+    """Return the pretrained detector and a feed of one picture of 320 by 320 points."""
+    return fetch("picture-detector").read_bytes(), dict(sample_feeds("picture-detector"))
+
 
 BUILDERS: dict[str, Builder] = {
     "digits, 1 picture": networks.digits,
@@ -31,6 +39,8 @@ BUILDERS: dict[str, Builder] = {
     "MiniLM, 128 tokens": networks.minilm,
     "BERT-base, 128 tokens": networks.bert_base,
     "ResNet-50": networks.resnet50,
+    "MobileNetV2": networks.mobilenet_v2,
+    "YOLOv8n, 320 x 320": yolov8n,
     "ResNet-50, 8 bits": quantised_networks.resnet50_qdq,
     "BERT-base, 8-bit weights": quantised_networks.bert_base_dynamic,
     "ResNet-50, bf16": networks.resnet50,

@@ -89,6 +89,17 @@ struct Window {
   int64_t top, left;                     // padding
 };
 
+/// A convolution of 3 x 3 with stride 1 in tiles of side x side places, with channels innermost.
+/// Points, (side + 2)^2 of them, are what a product is made for; tiles are counted over the batch.
+struct Winograd {
+  int64_t side;                    // 4 or 2
+  int64_t height, width, channels; // of the input
+  int64_t out_height, out_width, out_channels;
+  int64_t top, left;               // padding
+  int64_t tiles_y, tiles_x;        // of one picture
+  int64_t spread_step, gather_step; // floats from a point to the next, before and after products
+};
+
 /// C[rows, n] = A[rows, k] * B[k, n] of 8-bit integers, exact (modulo 2^32), and what follows on it.
 ///
 /// Sums first become (sum + starts[column] - zeros[column] * (sum of the row of A)), which brings in
@@ -190,6 +201,15 @@ struct Kernels {
   /// Pooling of output rows [begin, end); averages count padding or not.
   void (*pool)(const Window &, const float *x, float *out, int64_t begin, int64_t end, bool largest,
                bool count_padding);
+  /// Tiles [begin, end) of the input as values at the points: [points][tiles][channels].
+  void (*winograd_spread)(const Winograd &, const float *x, int64_t begin, int64_t end, float *to);
+  /// Places of the output out of products [points][tiles][width], which are columns
+  /// [column, column + width).
+  void (*winograd_gather)(const Winograd &, const float *products, const float *bias, float low,
+                          float high, float *out, int64_t begin, int64_t end, int64_t column,
+                          int64_t width);
+  /// One filter of 3 x 3 as its values at the points.
+  void (*winograd_weights)(const float *filter, int64_t side, double *points);
   /// [rows, columns] as [columns, rows] for rows [begin, end).
   void (*transpose)(const float *x, int64_t x_step, float *out, int64_t out_step, int64_t begin,
                     int64_t end, int64_t columns);

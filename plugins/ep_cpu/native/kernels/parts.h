@@ -24,6 +24,11 @@ void depthwise(const Window &window, const float *x, const float *weights, const
                float low, float high, float *out, int64_t begin, int64_t end);
 void pool(const Window &window, const float *x, float *out, int64_t begin, int64_t end,
           bool largest, bool count_padding);
+void winograd_spread(const Winograd &w, const float *x, int64_t begin, int64_t end, float *to);
+void winograd_gather(const Winograd &w, const float *products, const float *bias, float low,
+                     float high, float *out, int64_t begin, int64_t end, int64_t column,
+                     int64_t width);
+void winograd_weights(const float *filter, int64_t side, double *points);
 void transpose(const float *x, int64_t x_step, float *out, int64_t out_step, int64_t begin,
                int64_t end, int64_t columns);
 

@@ -19,7 +19,8 @@ const Kernels kKernels = {
     EP_TEXT(EP_LEVEL), kLanes,     kTileRows,   static_cast<int>(kPanel),
     packed_size,       pack_panels, gemm,       attention,
     elementwise,       normalise,  softmax,     reduce_rows,
-    reduce_columns,    depthwise,  pool,        transpose,
+    reduce_columns,    depthwise,  pool,
+    winograd_spread,   winograd_gather, winograd_weights, transpose,
     &kIntegerKernels,  EP_PAIRS_LEVEL::gemm, EP_PAIRS_LEVEL::narrow,
 };
 

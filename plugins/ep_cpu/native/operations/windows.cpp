@@ -9,6 +9,7 @@
 #include "pairs.h"
 #include "tiling.h"
 #include "window.h"
+#include "winograd.h"
 
 namespace ep {
 namespace {
@@ -193,13 +194,14 @@ private:
   std::shared_ptr<const Weights> packed_;
 };
 
-/// One filter per channel. Inputs: x, constant weights [channels, 1, height, width], bias or nothing.
+/// One filter per channel. Inputs: x, constant weights [channels, 1, height, width], bias or nothing,
+/// operands of a chain.
 class Depthwise final : public Operation {
 public:
   explicit Depthwise(const Making &making)
       : attributes_(making.attributes), behind_(making.attributes) {
     const Constant *weights = making.constants[1];
-    if (weights == nullptr || weights->spec.shape.rank() < 3 || behind_.has_chain())
+    if (weights == nullptr || weights->spec.shape.rank() < 3)
       throw Mistake("weights of a convolution must be constant");
     channels_ = weights->spec.shape[0];
     const int64_t taps = weights->spec.shape.count(1, weights->spec.shape.rank());
@@ -216,8 +218,11 @@ public:
     need(w.channels == channels_, "another number of channels");
     Planned planned;
     planned.outputs = {WindowAttributes::result(x.shape, w, channels_)};
-    behind_.plan(planning, planned.outputs[0].shape);
-    planned.task = task([this, w, batch = x.shape[0]](const Running &running) {
+    std::vector<Matrix> operands = behind_.plan(planning, planned.outputs[0].shape);
+    planned.task = task([this, w, batch = x.shape[0], operands](const Running &running) {
+      std::vector<Matrix> own = operands;
+      Gemm after = {};
+      behind_.attach(after, own, running);
       running.crew.each(batch * w.out_height, [&](int64_t number, int) {
         const int64_t picture = number / w.out_height;
         const int64_t row = number % w.out_height;
@@ -225,6 +230,7 @@ public:
             w, running.input(0) + picture * w.height * w.width * channels_, turned_.data(),
             running.input(2), behind_.low(), behind_.high(),
             running.output() + picture * w.out_height * w.out_width * channels_, row, row + 1);
+        behind_.finish(after, running, number * w.out_width, w.out_width, channels_);
       });
     });
     return planned;
@@ -273,7 +279,13 @@ template <class Kind> std::unique_ptr<Operation> make(const Making &making) {
   return std::make_unique<Kind>(making);
 }
 
-const Registration kConvolution("conv", make<Convolution>);
+std::unique_ptr<Operation> make_convolution(const Making &making) {
+  const int64_t side = making.attributes.integer("winograd", 0);
+  const bool is_direct = side == 0 || making.attributes.integer("pairs", 0) != 0;
+  return is_direct ? std::make_unique<Convolution>(making) : make_winograd(making, side);
+}
+
+const Registration kConvolution("conv", make_convolution);
 const Registration kDepthwise("depthwise", make<Depthwise>);
 const Registration kPooling("pool", make<Pooling>);
 

@@ -90,12 +90,34 @@ def _conv(node: KernelNode) -> Answer:
         return "groups of different sizes"
     is_depthwise = group > 1 and weights.shape[1] == 1 and weights.shape[0] == group
     kind = "depthwise" if is_depthwise else "conv"
-    attributes = window if is_depthwise else {**window, "group": group}
+    attributes: dict[str, Any] = window if is_depthwise else {**window, "group": group}
+    if group == 1:
+        attributes["winograd"] = _winograd_side(window, shape[2:], weights.shape)
     bias = node.node.inputs[2] if node.has_input(2) else ""
     if bias and shape_of(node.input_types[2]) != (weights.shape[0],):
         return "a bias of another length"
     inputs = (*node.node.inputs[:2], bias)
     return NativeStep(kind, inputs, node.node.outputs, attributes, (node.node,))
+
+
+_MOST_CHANNELS = {4: 160, 2: 320}
+"""Up to how many channels tiles of 4 x 4 and 2 x 2 pay: beyond, weights leave the cache."""
+
+_FEWEST_CHANNELS = 16
+_SHORTEST_SIDE = 8
+
+
+def _winograd_side(
+    window: dict[str, list[int]], lengths: tuple[Any, ...], weights: tuple[int, ...]
+) -> int:
+    """Side of the tiles in which a convolution is computed by Winograd's method, or 0."""
+    plain = (window["kernel"], window["strides"], window["dilations"]) == ([3, 3], [1, 1], [1, 1])
+    outs, ins, *_ = weights
+    if not plain or len(lengths) != 2 or min(outs, ins) < _FEWEST_CHANNELS:
+        return 0
+    if any(isinstance(length, int) and length < _SHORTEST_SIDE for length in lengths):
+        return 0
+    return next((side for side, most in _MOST_CHANNELS.items() if max(outs, ins) <= most), 0)
 
 
 def _pooling(node: KernelNode, **attributes: int) -> Answer:
