@@ -157,6 +157,11 @@ struct IntegerKernels {
   /// (x - zero) * scale.
   void (*dequantise)(const uint8_t *x, bool is_signed, float *out, int64_t count, float scale,
                      float zero);
+  /// A panel of packed floats [k, columns] out of numbers of 4 bits: for each block of `block` rows, then
+  /// each two rows, a byte per column with the first row in the lower half. Scales and zero points are
+  /// [blocks, columns]; `columns` are whole vectors.
+  void (*unpack_nibbles)(const uint8_t *codes, const float *scales, const float *zeros, int64_t k,
+                         int64_t block, int64_t columns, float *out);
   /// Smallest and largest number, which are NaN if one is.
   void (*bounds)(const float *x, int64_t count, float *smallest, float *largest);
   /// clamp(round(a * a_factor + b * b_factor + offset)) + zero as bytes.
