@@ -45,6 +45,7 @@ BUILDERS: dict[str, Builder] = {
     "BERT-base, 8-bit weights": quantised_networks.bert_base_dynamic,
     "ResNet-50, bf16": networks.resnet50,
     "BERT-base, bf16": networks.bert_base,
+    "LSTM, 50 steps": networks.lstm,
 }
 OPTIONS: dict[str, dict[str, str]] = {
     name: {"precision": "bf16"} for name in BUILDERS if name.endswith("bf16")

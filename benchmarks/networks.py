@@ -14,7 +14,16 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-__all__ = ["Array", "bert_base", "digits", "minilm", "mobilenet_v2", "perceptron", "resnet50"]
+__all__ = [
+    "Array",
+    "bert_base",
+    "digits",
+    "lstm",
+    "minilm",
+    "mobilenet_v2",
+    "perceptron",
+    "resnet50",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -183,6 +192,16 @@ def digits(pictures: int = 1) -> tuple[bytes, dict[str, Array]]:
     feed = np.random.default_rng(1).standard_normal((pictures, 784)).astype(np.float32)
     info = helper.make_tensor_value_info("x", TensorProto.FLOAT, [pictures, 784])
     return net.model("digits", [info], y, [pictures, 10]), {"x": feed}
+
+
+def lstm(steps: int = 50) -> tuple[bytes, dict[str, Array]]:
+    """Return an LSTM of 64 values and 128 states, and a feed of one sequence."""
+    net = _Writer()
+    weights = [net.small(1, 512, 64), net.small(1, 512, 128), net.small(1, 1024)]
+    y = net.node("LSTM", ["x", *weights], hidden_size=128)
+    info = helper.make_tensor_value_info("x", TensorProto.FLOAT, [steps, 1, 64])
+    feed = np.random.default_rng(1).standard_normal((steps, 1, 64)).astype(np.float32)
+    return net.model("lstm", [info], y, [steps, 1, 1, 128]), {"x": feed}
 
 
 def perceptron() -> tuple[bytes, dict[str, Array]]:

@@ -205,6 +205,36 @@ void compute_panel(const Gemm &g, int64_t row_begin, int64_t row_end, int64_t pa
   }
 }
 
+/// Full panels beside each other that one row goes through at once: the sums of one panel are too few
+/// to keep the processor busy.
+constexpr int kRowPanels = 4;
+
+/// One row times kRowPanels full panels; sums run in the order of compute_tile.
+void compute_row(const Gemm &g, int64_t row, int64_t panel) {
+  constexpr int kVectors = kRowPanels * kPanelVectors;
+  const int64_t column = panel * kPanel;
+  const int64_t panel_floats = kPanel * g.k;
+  const float *a = g.a + row * g.a_step;
+  const float *b = g.packed + column * g.k;
+  Vec sums[kVectors];
+#pragma GCC unroll 16
+  for (int j = 0; j < kVectors; ++j)
+    sums[j] = g.bias == nullptr ? Vec{} : load(g.bias + column + j * kLanes);
+  for (int64_t k = 0; k < g.k; ++k, b += kPanel) {
+    const Vec left = broadcast(a[k]);
+#pragma GCC unroll 16
+    for (int j = 0; j < kVectors; ++j)
+      sums[j] = multiply_add(
+          sums[j], left,
+          load(b + j / kPanelVectors * panel_floats + j % kPanelVectors * kLanes));
+  }
+  const Vec low = broadcast(g.low);
+  const Vec high = broadcast(g.high);
+#pragma GCC unroll 16
+  for (int j = 0; j < kVectors; ++j)
+    store(g.c + row * g.c_step + column + j * kLanes, clamp(sums[j], low, high));
+}
+
 /// What follows on the product, while it is still in the cache.
 void finish(const Gemm &g, int64_t row_begin, int64_t row_end, int64_t column, int64_t width) {
   Matrix operands[kMostOperands];
@@ -256,7 +286,12 @@ void pack_panels(const float *b, int64_t row_step, int64_t column_step, int64_t 
 
 void gemm(const Gemm &g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
           int64_t panel_end) {
-  for (int64_t panel = panel_begin; panel < panel_end; ++panel)
+  int64_t panel = panel_begin;
+  if (g.rows == nullptr && row_end - row_begin == 1)
+    for (; panel + kRowPanels <= panel_end && (panel + kRowPanels) * kPanel <= g.n;
+         panel += kRowPanels)
+      compute_row(g, row_begin, panel);
+  for (; panel < panel_end; ++panel)
     compute_panel(g, row_begin, row_end, panel);
   if (g.chain != nullptr) {
     const int64_t column = panel_begin * kPanel;

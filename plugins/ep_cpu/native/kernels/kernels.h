@@ -170,6 +170,34 @@ struct IntegerKernels {
                     float high, int32_t zero);
 };
 
+/// A function of a recurrent layer; alpha and beta are those of the ONNX specification.
+struct Activation {
+  enum Kind : uint8_t {
+    kSigmoid, kTanh, kRelu, kSoftsign, kSoftplus, kLeakyRelu, kThresholdedRelu, kElu, kAffine,
+    kScaledTanh, kHardSigmoid,
+  } kind;
+  float alpha, beta;
+};
+
+/// One step of one sequence of a recurrent layer. Gates lie in the order of the ONNX specification.
+struct RecurrentCell {
+  /// What there is to compute; a GRU takes two phases, with a product between them where it resets
+  /// the state and not the product.
+  enum Phase : uint8_t { kPlain, kLstm, kOpenGru, kCloseGru };
+
+  int64_t hidden;
+  const float *gates;    // the input's part, biases included
+  float *product;        // the state's part, [gates, hidden]; of a GRU it is written to
+  float *carried;        // of a GRU: what the reset gate leaves
+  const float *peephole; // for input, output and forget gate, or null
+  float *h, *c;          // the state, which moves on
+  float *y;              // gets the new h too, unless it is null
+  float clip;            // bounds what goes into the gates
+  Activation activations[3];
+  bool couple;         // the forget gate is 1 - the input gate
+  bool resets_product; // linear_before_reset
+};
+
 struct Kernels {
   const char *name;
   int lanes;
@@ -226,6 +254,9 @@ struct Kernels {
                      int64_t panel_end);
   /// Rounds rows of `width` floats to pairs; a row of odd width ends in a 0.
   void (*narrow)(const float *x, float *pairs, int64_t rows, int64_t width);
+
+  /// One step of one sequence of a recurrent layer, behind the products.
+  void (*recur)(const RecurrentCell &, RecurrentCell::Phase);
 };
 
 } // namespace ep

@@ -31,5 +31,6 @@ void winograd_gather(const Winograd &w, const float *products, const float *bias
 void winograd_weights(const float *filter, int64_t side, double *points);
 void transpose(const float *x, int64_t x_step, float *out, int64_t out_step, int64_t begin,
                int64_t end, int64_t columns);
+void recur(const RecurrentCell &cell, RecurrentCell::Phase phase);
 
 } // namespace ep::EP_LEVEL

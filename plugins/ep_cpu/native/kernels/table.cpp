@@ -22,6 +22,7 @@ const Kernels kKernels = {
     reduce_columns,    depthwise,  pool,
     winograd_spread,   winograd_gather, winograd_weights, transpose,
     &kIntegerKernels,  EP_PAIRS_LEVEL::gemm, EP_PAIRS_LEVEL::narrow,
+    recur,
 };
 
 } // namespace ep::EP_LEVEL

@@ -9,6 +9,7 @@ from ep_cpu.native import (
     packed_weights,
     products,
     quantising,
+    recurrent,
     rows,
     typed,
     windows,
@@ -18,7 +19,17 @@ from ep_sdk.kernels import KernelNode
 
 __all__ = ["translate"]
 
-_FILLED = (elementwise, moving, packed_weights, products, quantising, rows, typed, windows)
+_FILLED = (
+    elementwise,
+    moving,
+    packed_weights,
+    products,
+    quantising,
+    recurrent,
+    rows,
+    typed,
+    windows,
+)
 
 
 def translate(node: KernelNode) -> Answer:
