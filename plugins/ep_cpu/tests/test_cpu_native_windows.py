@@ -103,6 +103,48 @@ def test_convolutions_in_tiles(level, ins, outs, height, width, edge):
 
 
 @on_every_level
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"strides": [2, 2]},
+        {"strides": [3, 2], "pads": [1, 0, 2, 1], "output_padding": [1, 0]},
+        {"dilations": [2, 3], "pads": [2, 1, 0, 3]},
+        {"strides": [4, 5], "dilations": [1, 2]},
+    ],
+)
+@pytest.mark.parametrize("outs", [1, 20])
+def test_transposed_convolutions(level, attributes, outs):
+    nodes = [
+        node("ConvTranspose", ["x", "w", "b"], ["c"], **attributes),
+        node("Relu", ["c"], ["r"]),
+        node("Sigmoid", ["r"], ["y"]),
+    ]
+    constants = {"w": random(7, outs, 3, 2), "b": random(outs)}
+    x = random(2, 7, 5, 6)
+    native = check_same(nodes, {"x": x}, level, constants, tolerance=4e-6)
+    assert native.kinds == ["transpose", "conv_transpose", "transpose"]
+    check_same(nodes[:2], {"x": x}, level, constants, outputs=["r"], tolerance=4e-6)
+    bare = [node("ConvTranspose", ["x", "w"], ["y"], **attributes)]
+    check_same(bare, {"x": x}, level, {"w": constants["w"]}, tolerance=4e-6)
+
+
+@on_every_level
+def test_transposed_convolutions_of_sequences(level):
+    attributes = {"strides": [2], "pads": [1, 2], "output_padding": [1]}
+    nodes = [node("ConvTranspose", ["x", "w"], ["y"], **attributes)]
+    check_same(nodes, {"x": random(2, 20, 9)}, level, {"w": random(20, 6, 4)}, tolerance=4e-6)
+
+
+@on_every_level
+@pytest.mark.parametrize("group", [1, 4])
+def test_a_picture_with_an_open_number_of_channels(level, group):
+    nodes = [node("Conv", ["x", "w"], ["c"], group=group), node("Relu", ["c"], ["y"])]
+    weights = {"w": random(4, 4 // group, 3, 3)}
+    shapes = {"x": ["n", "channels", "height", "width"]}
+    check_same(nodes, {"x": random(1, 4, 9, 9)}, level, weights, shapes=shapes)
+
+
+@on_every_level
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 def test_a_number_that_is_not_finite_reaches_its_own_tile_alone(level, number):
     x = random(1, 16, 16, 16)
