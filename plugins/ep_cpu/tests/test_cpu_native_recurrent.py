@@ -158,3 +158,40 @@ def test_weights_that_are_fed_are_left_to_the_kernel(level):
     node = helper.make_node("RNN", ["x", "w", "r"], ["y"], hidden_size=4)
     given = {"x": feeds["x"], "w": constants["w"], "r": constants["r"]}
     assert compile_model(model_of([node], given), level).segments == []
+
+
+@on_every_level
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_lstm_with_8_bit_weights(level, kind, by_column, batch):
+    hidden, directions = 12, 2
+    feeds, weights = case("LSTM", directions, batch, hidden)
+    limits = np.iinfo(kind)
+    generator = np.random.default_rng(3)
+    count = (directions, 4 * hidden) if by_column else (directions,)
+    constants = {name: weights[name] for name in ("b", "p")}
+    for name, inner in (("w", WIDTH), ("r", hidden)):
+        shape = (directions, inner, 4 * hidden)
+        constants[name] = generator.integers(limits.min, limits.max + 1, shape).astype(kind)
+        constants[name + "_scale"] = generator.uniform(0.002, 0.006, count).astype(np.float32)
+        middle = (limits.min + limits.max + 1) // 2
+        constants[name + "_zero"] = generator.integers(middle - 9, middle + 9, count).astype(kind)
+    node = helper.make_node(
+        "DynamicQuantizeLSTM",
+        [*inputs_of("LSTM"), "w_scale", "w_zero", "r_scale", "r_zero"],
+        OUTPUTS["LSTM"],
+        domain="com.microsoft",
+        hidden_size=hidden,
+        direction="bidirectional",
+    )
+    model = model_of([node], feeds, constants, OUTPUTS["LSTM"])
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    expected = compile_model(model, "none").run(feeds)
+    native = compile_model(model, level)
+    assert native.kinds == ["recurrent"]
+    for one, other in zip(native.run(feeds), expected, strict=True):
+        # A state that lies between two codes may go to either: one code is 1/255 of the range.
+        np.testing.assert_allclose(one, other, atol=4e-3)
+        assert np.median(np.abs(one - other)) < 1e-6
+    assert not native.refused

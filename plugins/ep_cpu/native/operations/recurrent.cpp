@@ -1,65 +1,33 @@
-// RNN, LSTM and GRU in float32. Weights are constant and packed when the program is made.
+// RNN, LSTM and GRU in float32, and LSTM with 8-bit weights. Weights are constant and packed when the
+// program is made.
 //
 // Inputs: X, W, R, B, sequence lengths, initial h, initial c, peepholes; all from B on may be left
-// out. Attributes: "kind" (0 RNN, 1 LSTM, 2 GRU), "backwards" (per direction), "batch_first", "clip",
+// out. With "quantised" also scale and zero point of W, then those of R, and both lie transposed.
+// Attributes: "kind" (0 RNN, 1 LSTM, 2 GRU), "backwards" (per direction), "batch_first", "clip",
 // "activations", "alphas" and "betas" (of all directions, in order), "couple", "resets_product",
 // "wanted" (which of Y, Y_h and Y_c are outputs).
 //
 // The input's part of all steps is one product; then sequences go step by step, directions and parts
 // of the batch on threads of their own. No sum depends on how they are shared out.
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <limits>
 
-#include "tiling.h"
+#include "factors.h"
 
 namespace ep {
 namespace {
 
-enum Input : size_t { kX, kW, kR, kB, kLengths, kInitialH, kInitialC, kPeephole };
+enum Input : size_t { kX, kW, kR, kB, kLengths, kInitialH, kInitialC, kPeephole,
+                    kScaleW, kZeroW, kScaleR, kZeroR };
 enum Kind : int64_t { kRnn, kLstm, kGru };
-
-/// A packed second operand of a product, [k, n].
-struct Factor {
-  int64_t k, n;
-  std::shared_ptr<const Weights> packed;
-
-  /// From a matrix that lies transposed, [n, k].
-  Factor(const Making &making, const float *data, int64_t k, int64_t n) : k(k), n(n) {
-    const Kernels &kernels = making.kernels;
-    const std::string layout = std::string("gemm ") + kernels.name + " " + std::to_string(k) + " " +
-                               std::to_string(n) + " transposed";
-    packed = shared_weights({reinterpret_cast<const std::byte *>(data),
-                             size_t(k * n) * sizeof(float), layout},
-                            size_t(kernels.packed_size(k, n)) * sizeof(float), [&](std::byte *to) {
-                              kernels.pack_panels(data, 1, k, k, n, reinterpret_cast<float *>(to), 0,
-                                                  panels(kernels));
-                            });
-  }
-
-  int64_t panels(const Kernels &kernels) const { return (n + kernels.panel - 1) / kernels.panel; }
-
-  /// [rows, k] times this into [rows, c_step], of which the first n columns are written.
-  Gemm gemm(const float *a, const float *bias, float *c, int64_t c_step) const {
-    Gemm gemm = {};
-    gemm.k = k;
-    gemm.n = n;
-    gemm.a = a;
-    gemm.a_step = k;
-    gemm.packed = packed->floats();
-    gemm.c = c;
-    gemm.c_step = c_step;
-    gemm.bias = bias;
-    gemm.low = -std::numeric_limits<float>::infinity();
-    gemm.high = std::numeric_limits<float>::infinity();
-    return gemm;
-  }
-};
 
 struct Direction {
   bool backwards;
-  Factor input;
-  Factor state;                       // without the last gate if that has a factor of its own
-  std::unique_ptr<const Factor> last; // of a GRU that resets the state
+  std::unique_ptr<const Factor> input;
+  std::unique_ptr<const Factor> state; // without the last gate if that has a factor of its own
+  std::unique_ptr<const Factor> last;  // of a GRU that resets the state
   Activation activations[3];
 };
 
@@ -94,6 +62,7 @@ public:
         batch_first_(making.attributes.integer("batch_first", 0) != 0),
         couple_(making.attributes.integer("couple", 0) != 0),
         resets_product_(making.attributes.integer("resets_product", 0) != 0),
+        quantised_(making.attributes.integer("quantised", 0) != 0),
         clip_(making.attributes.number("clip", std::numeric_limits<float>::infinity())),
         wanted_(making.attributes.integers("wanted")) {
     const Constant *w = making.constants[kW];
@@ -101,8 +70,8 @@ public:
     if (w == nullptr || r == nullptr || w->spec.shape.rank() != 3 || r->spec.shape.rank() != 3)
       throw Mistake("weights of a recurrent layer are constants of three axes");
     gates_ = kind_ == kLstm ? 4 : kind_ == kGru ? 3 : 1;
-    width_ = w->spec.shape[2];
-    hidden_ = r->spec.shape[2];
+    width_ = w->spec.shape[quantised_ ? 1 : 2];
+    hidden_ = r->spec.shape[quantised_ ? 1 : 2];
     const std::vector<int64_t> backwards = making.attributes.integers("backwards");
     for (size_t d = 0; d < backwards.size(); ++d)
       directions_.push_back(make_direction(making, *w, *r, int64_t(d), backwards[d] != 0));
@@ -125,26 +94,37 @@ public:
     for (size_t i = 0; i < wanted_.size(); ++i)
       if (wanted_[i] != 0)
         planned.outputs.push_back({DType::kFloat, shapes[i]});
-    planned.workspace = size_t(sizes.directions * sizes.floats()) * sizeof(float);
-    const int64_t most = std::max<int64_t>(sizes.batch / planning.kernels.tile_rows, 1);
+    // Codes of a quantised product depend on the whole batch.
+    const int64_t most =
+        quantised_ ? 1 : std::max<int64_t>(sizes.batch / planning.kernels.tile_rows, 1);
     const int64_t groups = std::clamp<int64_t>(planning.threads / sizes.directions, 1, most);
-    const Tiling tiling(sizes.steps * sizes.batch, sizes.columns(), width_, planning.kernels,
-                        planning.threads);
+    const int64_t rows = sizes.steps * sizes.batch;
+    const size_t scratch = std::max(directions_[0].input->scratch_bytes(rows),
+                                    directions_[0].state->scratch_bytes(sizes.batch));
+    const size_t each = aligned(size_t(sizes.floats()) * sizeof(float)) + scratch;
+    planned.workspace = size_t(sizes.directions) * each;
     planned.task = task([=, this](const Running &running) {
       check_lengths(running, sizes);
-      running.crew.each(sizes.directions * tiling.count(), [&](int64_t chunk, int) {
-        const int64_t d = chunk / tiling.count();
+      std::atomic<bool> is_finite = true;
+      for (int64_t d = 0; d < sizes.directions; ++d) {
+        std::byte *own = running.workspace + size_t(d) * each;
         const float *bias = running.input(kB);
-        const Gemm gemm = directions_[size_t(d)].input.gemm(
+        const Factor::Operands operands = {
             running.input(kX), bias == nullptr ? nullptr : bias + d * 2 * sizes.columns(),
-            workspace(running, sizes, d), sizes.columns());
-        tiling.run(running.kernels, gemm, chunk % tiling.count());
-      });
+            reinterpret_cast<float *>(own), sizes.columns(), own + each - scratch};
+        need(directions_[size_t(d)].input->multiply_all(running, operands, rows),
+             "values that aren't finite");
+      }
       running.crew.each(sizes.directions * groups, [&](int64_t chunk, int) {
         const int64_t group = chunk % groups;
-        walk(running, sizes, chunk / groups, sizes.batch * group / groups,
-             sizes.batch * (group + 1) / groups);
+        const int64_t d = chunk / groups;
+        std::byte *own = running.workspace + size_t(d) * each;
+        if (!walk(running, sizes, d, sizes.batch * group / groups,
+                  sizes.batch * (group + 1) / groups, reinterpret_cast<float *>(own),
+                  own + each - scratch))
+          is_finite = false;
       });
+      need(is_finite, "values that aren't finite");
     });
     return planned;
   }
@@ -152,8 +132,8 @@ public:
   size_t constant_bytes() const override {
     size_t total = 0;
     for (const Direction &direction : directions_)
-      total += direction.input.packed->bytes + direction.state.packed->bytes +
-               (direction.last == nullptr ? 0 : direction.last->packed->bytes);
+      total += direction.input->bytes() + direction.state->bytes() +
+               (direction.last == nullptr ? 0 : direction.last->bytes());
     return total;
   }
 
@@ -161,16 +141,19 @@ private:
   Direction make_direction(const Making &making, const Constant &w, const Constant &r, int64_t d,
                            bool backwards) const {
     const int64_t columns = gates_ * hidden_;
-    const float *state = r.floats() + d * columns * hidden_;
-    const bool splits = kind_ == kGru && !resets_product_;
-    Direction direction{backwards,
-                        Factor(making, w.floats() + d * columns * width_, width_, columns),
-                        Factor(making, state, hidden_, splits ? 2 * hidden_ : columns),
-                        nullptr,
-                        {}};
-    if (splits)
-      direction.last = std::make_unique<const Factor>(making, state + 2 * hidden_ * hidden_, hidden_,
-                                                      hidden_);
+    Direction direction{backwards, nullptr, nullptr, nullptr, {}};
+    if (quantised_) {
+      direction.input = quantised(making, w, kScaleW, d);
+      direction.state = quantised(making, r, kScaleR, d);
+    } else {
+      const float *state = r.floats() + d * columns * hidden_;
+      const bool splits = kind_ == kGru && !resets_product_;
+      direction.input =
+          float_factor(making, w.floats() + d * columns * width_, width_, columns);
+      direction.state = float_factor(making, state, hidden_, splits ? 2 * hidden_ : columns);
+      if (splits)
+        direction.last = float_factor(making, state + 2 * hidden_ * hidden_, hidden_, hidden_);
+    }
     const std::vector<int64_t> kinds = making.attributes.integers("activations");
     const std::vector<float> alphas = making.attributes.numbers("alphas");
     const std::vector<float> betas = making.attributes.numbers("betas");
@@ -181,6 +164,22 @@ private:
                                   betas.at(at)};
     }
     return direction;
+  }
+
+  /// 8-bit weights of a direction; their scales are the input `scale`, then come the zero points.
+  static std::unique_ptr<const Factor> quantised(const Making &making, const Constant &weights,
+                                                 size_t scale, int64_t d) {
+    const Constant *scales = making.constants[scale];
+    const Constant *zeros = making.constants[scale + 1];
+    if (scales == nullptr || zeros == nullptr)
+      throw Mistake("scales of a recurrent layer are constants");
+    const Shape matrix{weights.spec.shape[1], weights.spec.shape[2]};
+    const int64_t parameters = scales->spec.shape.count() / weights.spec.shape[0];
+    return quantised_factor(making, {{{weights.spec.type, matrix},
+                                      weights.data + d * matrix.count()},
+                                     scales->floats() + d * parameters,
+                                     zeros->data + d * parameters,
+                                     parameters});
   }
 
   static void check(const Planning &planning, size_t index, DType type, const Shape &shape) {
@@ -195,10 +194,6 @@ private:
       need(lengths[sample] >= 0 && lengths[sample] <= sizes.steps, "a length out of range");
   }
 
-  static float *workspace(const Running &running, const Sizes &sizes, int64_t d) {
-    return reinterpret_cast<float *>(running.workspace) + d * sizes.floats();
-  }
-
   /// The output with this number among Y, Y_h and Y_c; null if nobody wants it.
   float *output(const Running &running, size_t number) const {
     if (number >= wanted_.size() || wanted_[number] == 0)
@@ -209,14 +204,14 @@ private:
     return running.output(at);
   }
 
-  /// All steps of one direction for samples [begin, end).
-  void walk(const Running &running, const Sizes &sizes, int64_t d, int64_t begin,
-            int64_t end) const {
+  /// All steps of one direction for samples [begin, end); false for values that can't be computed
+  /// with.
+  bool walk(const Running &running, const Sizes &sizes, int64_t d, int64_t begin, int64_t end,
+            float *gates, std::byte *scratch) const {
     const Direction &direction = directions_[size_t(d)];
     const Kernels &kernels = running.kernels;
     const int64_t columns = sizes.columns();
     const size_t row_bytes = size_t(hidden_) * sizeof(float);
-    float *gates = workspace(running, sizes, d);
     float *product = gates + sizes.gate_floats();
     float *h = product + sizes.batch * columns;
     float *c = h + sizes.batch * hidden_;
@@ -238,7 +233,7 @@ private:
     std::copy_n(direction.activations, 3, cell.activations);
     cell.couple = couple_;
     cell.resets_product = resets_product_;
-    const Gemm of_state = direction.state.gemm(h, state_bias, product, columns);
+    const Factor::Operands of_state = {h, state_bias, product, columns, scratch};
     const auto each_sample = [&](int64_t step, RecurrentCell::Phase phase) {
       for (int64_t n = begin; n < end; ++n) {
         const int64_t length = lengths == nullptr ? sizes.steps : lengths[n];
@@ -260,7 +255,8 @@ private:
       }
     };
     for (int64_t step = 0; step < sizes.steps; ++step) {
-      kernels.gemm(of_state, begin, end, 0, direction.state.panels(kernels));
+      if (!direction.state->multiply(kernels, of_state, begin, end))
+        return false;
       if (kind_ != kGru) {
         each_sample(step, kind_ == kLstm ? RecurrentCell::kLstm : RecurrentCell::kPlain);
         continue;
@@ -268,8 +264,7 @@ private:
       each_sample(step, RecurrentCell::kOpenGru);
       if (direction.last != nullptr) {
         const float *own = state_bias == nullptr ? nullptr : state_bias + 2 * hidden_;
-        kernels.gemm(direction.last->gemm(kept, own, carried, hidden_), begin, end, 0,
-                     direction.last->panels(kernels));
+        direction.last->multiply(kernels, {kept, own, carried, hidden_, scratch}, begin, end);
       }
       each_sample(step, RecurrentCell::kCloseGru);
     }
@@ -277,6 +272,7 @@ private:
       if (float *last = output(running, number); last != nullptr)
         for (int64_t n = begin; n < end; ++n)
           std::memcpy(last + sizes.state_at(d, n), (number == 1 ? h : c) + n * hidden_, row_bytes);
+    return true;
   }
 
   void fill_state(float *to, const float *from, int64_t at) const {
@@ -287,7 +283,7 @@ private:
   }
 
   int64_t kind_;
-  bool batch_first_, couple_, resets_product_;
+  bool batch_first_, couple_, resets_product_, quantised_;
   float clip_;
   std::vector<int64_t> wanted_;
   int64_t gates_, width_, hidden_;
