@@ -12,7 +12,7 @@ UV_VERSION := 0.13.9
 CERTIFIED := cpu simulator opencl openvino
 DEVICES_opencl := intel.0 pocl.0
 # The CPU provider is certified for each set of instructions that its native code was built for.
-LEVELS_cpu := avx512 avx2 portable none
+LEVELS_cpu := avx512vnni avx512 avx2 portable none
 certificates = $(if $(filter simulator,$1),ep_sdk/src/ep_sdk,plugins/ep_$1/src/ep_$1)/certificates
 
 BIN := $(VENV)/bin

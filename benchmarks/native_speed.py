@@ -15,14 +15,23 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import quantised_networks
 
 import networks
 from ep_core import CertificatePolicy, InferenceSession, SessionOptions
+from pretrained import fetch
+from pretrained.samples import sample_feeds
 from table import print_table
 
 __all__ = ["main"]
 
 Builder = Callable[[], tuple[bytes, dict[str, networks.Array]]]
+
+
+def yolov8n() -> tuple[bytes, dict[str, networks.Array]]:
+    """Return the pretrained detector and a feed of one picture of 320 by 320 points."""
+    return fetch("picture-detector").read_bytes(), dict(sample_feeds("picture-detector"))
+
 
 BUILDERS: dict[str, Builder] = {
     "digits, 1 picture": networks.digits,
@@ -30,7 +39,18 @@ BUILDERS: dict[str, Builder] = {
     "MiniLM, 128 tokens": networks.minilm,
     "BERT-base, 128 tokens": networks.bert_base,
     "ResNet-50": networks.resnet50,
+    "MobileNetV2": networks.mobilenet_v2,
+    "YOLOv8n, 320 x 320": yolov8n,
+    "ResNet-50, 8 bits": quantised_networks.resnet50_qdq,
+    "BERT-base, 8-bit weights": quantised_networks.bert_base_dynamic,
+    "ResNet-50, bf16": networks.resnet50,
+    "BERT-base, bf16": networks.bert_base,
+    "LSTM, 50 steps": networks.lstm,
 }
+OPTIONS: dict[str, dict[str, str]] = {
+    name: {"precision": "bf16"} for name in BUILDERS if name.endswith("bf16")
+}
+"""Beside ONNX Runtime in float32, where a network has some."""
 THREADS = (1, 2)
 ROUNDS = 15
 ROUND_SECONDS = 0.02
@@ -68,7 +88,8 @@ def compare(name: str, threads: int) -> tuple[str, ...]:
             model, their_options, providers=["CPUExecutionProvider"]
         )
     )
-    ours, our_start = timed(lambda: InferenceSession(model, our_options, providers=["cpu"]))
+    providers = [("cpu", OPTIONS.get(name, {}))]
+    ours, our_start = timed(lambda: InferenceSession(model, our_options, providers=providers))
     with ours:
         pairs = list(zip(ours.run(None, feeds), theirs.run(None, feeds), strict=True))
         error = max(float(np.abs(one - other).max() / np.abs(other).max()) for one, other in pairs)

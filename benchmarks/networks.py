@@ -1,6 +1,7 @@
 """Networks of known forms with random weights: what a runtime takes for them, not what they say.
 
-ResNet-50 (He et al. 2015, version 1.5 with the stride in the 3x3 convolutions), the encoder of
+ResNet-50 (He et al. 2015, version 1.5 with the stride in the 3x3 convolutions), MobileNetV2
+(Sandler et al. 2018), the encoder of
 BERT-base (Devlin et al. 2018) and a small multilayer perceptron, written as ONNX opset 17.
 """
 
@@ -13,7 +14,16 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-__all__ = ["Array", "bert_base", "digits", "minilm", "perceptron", "resnet50"]
+__all__ = [
+    "Array",
+    "bert_base",
+    "digits",
+    "lstm",
+    "minilm",
+    "mobilenet_v2",
+    "perceptron",
+    "resnet50",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -51,10 +61,12 @@ class _Writer:
     def integers(self, *values: int) -> str:
         return self.constant(np.array(values, np.int64))
 
-    def convolution(self, x: str, ins: int, outs: int, side: int, stride: int = 1) -> str:
-        inputs = [x, self.random(outs, ins, side, side), self.small(outs)]
+    def convolution(
+        self, x: str, ins: int, outs: int, side: int, stride: int = 1, group: int = 1
+    ) -> str:
+        inputs = [x, self.random(outs, ins // group, side, side), self.small(outs)]
         edge = side // 2
-        return self.node("Conv", inputs, strides=[stride] * 2, pads=[edge] * 4)
+        return self.node("Conv", inputs, strides=[stride] * 2, pads=[edge] * 4, group=group)
 
     def dense(self, x: str, ins: int, outs: int) -> str:
         return self.node("Add", [self.node("MatMul", [x, self.small(ins, outs)]), self.small(outs)])
@@ -99,6 +111,35 @@ def resnet50(*, halves_sums: bool = True) -> tuple[bytes, dict[str, Array]]:
     picture = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 224, 224])
     feed = np.random.default_rng(1).standard_normal((1, 3, 224, 224)).astype(np.float32)
     return net.model("resnet50", [picture], y, [1, 1000]), {"x": feed}
+
+
+def mobilenet_v2() -> tuple[bytes, dict[str, Array]]:
+    """Return the model and a feed of one picture of 224 by 224 points."""
+    net = _Writer()
+    bounds = [net.constant(np.array(bound, np.float32)) for bound in (0, 6)]
+    x = net.node("Clip", [net.convolution("x", 3, 32, 3, 2), *bounds])
+    ins = 32
+    # Expansion, channels, blocks, and the stride of the first of them.
+    for factor, width, blocks, first_stride in (
+        *((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2)),
+        *((6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)),
+    ):
+        for block in range(blocks):
+            stride = 1 if block else first_stride
+            wide = factor * ins
+            y = x
+            if factor > 1:
+                y = net.node("Clip", [net.convolution(y, ins, wide, 1), *bounds])
+            y = net.node("Clip", [net.convolution(y, wide, wide, 3, stride, wide), *bounds])
+            y = net.convolution(y, wide, width, 1)
+            x = net.node("Add", [x, y]) if block else y
+            ins = width
+    x = net.node("Clip", [net.convolution(x, ins, 1280, 1), *bounds])
+    x = net.node("Flatten", [net.node("GlobalAveragePool", [x])])
+    y = net.dense(x, 1280, 1000)
+    picture = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 224, 224])
+    feed = np.random.default_rng(1).standard_normal((1, 3, 224, 224)).astype(np.float32)
+    return net.model("mobilenet_v2", [picture], y, [1, 1000]), {"x": feed}
 
 
 def bert_base(length: int = 128) -> tuple[bytes, dict[str, Array]]:
@@ -151,6 +192,16 @@ def digits(pictures: int = 1) -> tuple[bytes, dict[str, Array]]:
     feed = np.random.default_rng(1).standard_normal((pictures, 784)).astype(np.float32)
     info = helper.make_tensor_value_info("x", TensorProto.FLOAT, [pictures, 784])
     return net.model("digits", [info], y, [pictures, 10]), {"x": feed}
+
+
+def lstm(steps: int = 50) -> tuple[bytes, dict[str, Array]]:
+    """Return an LSTM of 64 values and 128 states, and a feed of one sequence."""
+    net = _Writer()
+    weights = [net.small(1, 512, 64), net.small(1, 512, 128), net.small(1, 1024)]
+    y = net.node("LSTM", ["x", *weights], hidden_size=128)
+    info = helper.make_tensor_value_info("x", TensorProto.FLOAT, [steps, 1, 64])
+    feed = np.random.default_rng(1).standard_normal((steps, 1, 64)).astype(np.float32)
+    return net.model("lstm", [info], y, [steps, 1, 1, 128]), {"x": feed}
 
 
 def perceptron() -> tuple[bytes, dict[str, Array]]:

@@ -91,10 +91,16 @@ def model_of(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 
-def compile_model(model: onnx.ModelProto, instructions: str, threads: int = 1) -> Compiled:
+def compile_model(
+    model: onnx.ModelProto, instructions: str, threads: int = 1, precision: str = "f32"
+) -> Compiled:
     """All nodes as one partition."""
     factory = registry().factory("cpu")
-    options = {"instructions": instructions, "intra_op_num_threads": threads}
+    options = {
+        "instructions": instructions,
+        "intra_op_num_threads": threads,
+        "precision": precision,
+    }
     provider = factory.create(factory.devices()[0], options)
     graph = load_model(model).graph
     subgraph = Subgraph.cut(graph, range(len(graph.nodes)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cpu_native import check_same, needs_native, on_every_level, random
+from cpu_native import check_same, compile_model, model_of, needs_native, on_every_level, random
 from onnx import helper
 
 pytestmark = needs_native
@@ -55,6 +55,122 @@ def test_attributes_of_convolutions(level, attributes, channels):
 @on_every_level
 def test_deep_windows_are_cut_into_blocks(level):
     conv(level, random(1, 300, 6, 6), random(50, 300, 3, 3), pads=[1, 1, 1, 1])
+
+
+def convolution_in_double(x, weights, bias, edge):
+    x, weights, bias = (value.astype(np.float64) for value in (x, weights, bias))
+    padded = np.pad(x, ((0, 0), (0, 0), edge[::2], edge[1::2]))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    result = np.einsum("nchwij,ocij->nohw", windows, weights, optimize=True)
+    return result + bias[:, None, None]
+
+
+@on_every_level
+@pytest.mark.parametrize(
+    ("ins", "outs", "height", "width", "edge"),
+    [
+        (16, 20, 8, 9, [1, 1, 1, 1]),
+        (33, 50, 13, 31, [0, 2, 1, 0]),
+        (64, 100, 40, 24, [1, 1, 1, 1]),
+        (170, 16, 9, 12, [1, 0, 1, 1]),
+        (20, 200, 8, 8, [0, 0, 0, 0]),
+    ],
+)
+def test_convolutions_in_tiles(level, ins, outs, height, width, edge):
+    """Sizes that Winograd's method takes, in tiles of 4 x 4 and, with many channels, 2 x 2."""
+    nodes = [
+        node("Conv", ["x", "w", "b"], ["c"], pads=edge),
+        node("Relu", ["c"], ["r"]),
+        node("Sigmoid", ["c"], ["s"]),
+        node("Mul", ["c", "s"], ["m"]),
+    ]
+    x, bias = random(2, ins, height, width), random(outs)
+    weights = random(outs, ins, 3, 3)
+    constants = {"w": weights, "b": bias}
+    shape = convolution_in_double(x, weights, bias, edge).shape
+    rest = random(*shape).astype(np.float32)
+    plain = check_same(nodes[:2], {"x": x}, level, constants, outputs=["r"], tolerance=8e-6)
+    assert plain.kinds == ["transpose", "conv", "transpose"]
+    [step] = [step for segment in plain.segments for step in segment._steps if step.kind == "conv"]
+    assert step.attributes["winograd"] == (4 if max(ins, outs) <= 160 else 2)
+    exact = convolution_in_double(x, weights, bias, edge)
+    [found] = plain.run({"x": x})
+    error = np.abs(found - np.maximum(exact, 0)).max() / np.abs(exact).max()
+    assert error < 5e-6
+    behind = [nodes[0], *nodes[2:], node("Add", ["m", "rest"], ["y"])]
+    chained = check_same(behind, {"x": x, "rest": rest}, level, constants, tolerance=8e-6)
+    assert "elementwise" not in chained.kinds
+
+
+@on_every_level
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"strides": [2, 2]},
+        {"strides": [3, 2], "pads": [1, 0, 2, 1], "output_padding": [1, 0]},
+        {"dilations": [2, 3], "pads": [2, 1, 0, 3]},
+        {"strides": [4, 5], "dilations": [1, 2]},
+    ],
+)
+@pytest.mark.parametrize("outs", [1, 20])
+def test_transposed_convolutions(level, attributes, outs):
+    nodes = [
+        node("ConvTranspose", ["x", "w", "b"], ["c"], **attributes),
+        node("Relu", ["c"], ["r"]),
+        node("Sigmoid", ["r"], ["y"]),
+    ]
+    constants = {"w": random(7, outs, 3, 2), "b": random(outs)}
+    x = random(2, 7, 5, 6)
+    native = check_same(nodes, {"x": x}, level, constants, tolerance=4e-6)
+    assert native.kinds == ["transpose", "conv_transpose", "transpose"]
+    check_same(nodes[:2], {"x": x}, level, constants, outputs=["r"], tolerance=4e-6)
+    bare = [node("ConvTranspose", ["x", "w"], ["y"], **attributes)]
+    check_same(bare, {"x": x}, level, {"w": constants["w"]}, tolerance=4e-6)
+
+
+@on_every_level
+def test_transposed_convolutions_of_sequences(level):
+    attributes = {"strides": [2], "pads": [1, 2], "output_padding": [1]}
+    nodes = [node("ConvTranspose", ["x", "w"], ["y"], **attributes)]
+    check_same(nodes, {"x": random(2, 20, 9)}, level, {"w": random(20, 6, 4)}, tolerance=4e-6)
+
+
+@on_every_level
+@pytest.mark.parametrize("group", [1, 4])
+def test_a_picture_with_an_open_number_of_channels(level, group):
+    nodes = [node("Conv", ["x", "w"], ["c"], group=group), node("Relu", ["c"], ["y"])]
+    weights = {"w": random(4, 4 // group, 3, 3)}
+    shapes = {"x": ["n", "channels", "height", "width"]}
+    check_same(nodes, {"x": random(1, 4, 9, 9)}, level, weights, shapes=shapes)
+
+
+@on_every_level
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_a_number_that_is_not_finite_reaches_its_own_tile_alone(level, number):
+    x = random(1, 16, 16, 16)
+    x[0, 3, 2, 2] = number
+    nodes = [node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])]
+    model = model_of(nodes, {"x": x}, {"w": random(16, 16, 3, 3)})
+    [found] = compile_model(model, level).run({"x": x})
+    [expected] = compile_model(model, "none").run({"x": x})
+    assert not np.isfinite(found[..., 1:4, 1:4]).any()
+    np.testing.assert_allclose(found[..., 8:, 8:], expected[..., 8:, 8:], atol=1e-4)
+
+
+@on_every_level
+@pytest.mark.parametrize("channels", [5, 16, 40])
+@pytest.mark.parametrize("width", [1, 3, 17])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_chains_behind_depthwise(level, channels, width, stride):
+    nodes = [
+        node("Conv", ["x", "w", "b"], ["c"], group=channels, strides=[stride] * 2, pads=[2] * 4),
+        node("HardSwish", ["c"], ["h"]),
+        node("Add", ["h", "scale"], ["y"]),
+    ]
+    constants = {"w": random(channels, 1, 5, 5), "b": random(channels)}
+    constants["scale"] = random(channels, 1, 1)
+    native = check_same(nodes, {"x": random(2, channels, 9, width)}, level, constants)
+    assert native.kinds == ["transpose", "depthwise", "transpose"]
 
 
 @on_every_level

@@ -17,17 +17,24 @@ extern const Kernels kKernels;
 namespace avx512vnni {
 extern const IntegerKernels kIntegerKernels;
 }
+namespace avx512bf16 {
+void gemm(const Gemm &g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+          int64_t panel_end);
+}
 #endif
 
 namespace {
 
 #if defined(EP_HAS_X86_LEVELS)
-/// The kernels of avx512 with products of 8-bit integers in one instruction.
-const Kernels *with_vnni() {
-  static const Kernels made = [] {
+/// The kernels of avx512 with products of 8-bit integers, and of bfloat16 if there are some, in one
+/// instruction.
+const Kernels *with_vnni(bool has_bf16) {
+  static const Kernels made = [&] {
     Kernels kernels = avx512::kKernels;
     kernels.name = "avx512vnni";
     kernels.integers = &avx512vnni::kIntegerKernels;
+    if (has_bf16)
+      kernels.gemm_pairs = avx512bf16::gemm;
     return kernels;
   }();
   return &made;
@@ -39,7 +46,7 @@ std::vector<const Kernels *> find_usable() {
 #if defined(EP_HAS_X86_LEVELS)
   const ProcessorFeatures has = processor_features();
   if (has.avx512_vnni)
-    found.push_back(with_vnni());
+    found.push_back(with_vnni(has.avx512_bf16));
   if (has.avx512)
     found.push_back(&avx512::kKernels);
   if (has.avx2)

@@ -3,9 +3,21 @@
 // B is packed in panels of kPanel columns, the last one as narrow as whole vectors allow. A tile of
 // C, some rows times one panel, stays in registers while k runs. The order of every sum depends on k
 // alone: neither on threads nor on where a tile begins.
+//
+// With EP_PAIRS the same file makes products in bfloat16: a float then holds two numbers, which lie one
+// behind the other along k.
 #include "functions.h"
 #include "gemm.h"
 #include "parts.h"
+
+#ifdef EP_PAIRS
+namespace ep::EP_BASE {
+void elementwise(const Chain &chain, const Matrix *operands, float *out, int64_t out_row_step,
+                 int64_t rows, int64_t columns);
+}
+#else
+#define EP_BASE EP_LEVEL
+#endif
 
 namespace ep::EP_LEVEL {
 namespace {
@@ -14,6 +26,22 @@ namespace {
 constexpr int64_t kMostDepth = 768;
 
 constexpr int64_t kLine = 16; // floats of a line of the cache
+
+#ifndef EP_PAIRS
+EP_INLINE Vec multiply_add(Vec sum, Vec left, Vec right) { return sum + left * right; }
+#elif defined(__AVX512BF16__)
+EP_INLINE Vec multiply_add(Vec sum, Vec left, Vec right) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(left), "v"(right));
+  return sum;
+}
+#else
+EP_INLINE Vec first_of(Vec pair) { return from_bits(bits(pair) << 16); }
+EP_INLINE Vec second_of(Vec pair) { return from_bits(bits(pair) & -65536); }
+
+EP_INLINE Vec multiply_add(Vec sum, Vec left, Vec right) {
+  return sum + first_of(left) * first_of(right) + second_of(left) * second_of(right);
+}
+#endif
 
 EP_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -76,7 +104,7 @@ template <int Rows, int Vectors> void compute_tile(const Tile &tile) {
         const Vec left = broadcast(a[i][k]);
         EP_UNROLL
         for (int j = 0; j < Vectors; ++j)
-          sums[i][j] += left * right[j];
+          sums[i][j] = multiply_add(sums[i][j], left, right[j]);
       }
       b += Vectors * kLanes;
     }
@@ -177,6 +205,36 @@ void compute_panel(const Gemm &g, int64_t row_begin, int64_t row_end, int64_t pa
   }
 }
 
+/// Full panels beside each other that one row goes through at once: the sums of one panel are too few
+/// to keep the processor busy.
+constexpr int kRowPanels = 4;
+
+/// One row times kRowPanels full panels; sums run in the order of compute_tile.
+void compute_row(const Gemm &g, int64_t row, int64_t panel) {
+  constexpr int kVectors = kRowPanels * kPanelVectors;
+  const int64_t column = panel * kPanel;
+  const int64_t panel_floats = kPanel * g.k;
+  const float *a = g.a + row * g.a_step;
+  const float *b = g.packed + column * g.k;
+  Vec sums[kVectors];
+#pragma GCC unroll 16
+  for (int j = 0; j < kVectors; ++j)
+    sums[j] = g.bias == nullptr ? Vec{} : load(g.bias + column + j * kLanes);
+  for (int64_t k = 0; k < g.k; ++k, b += kPanel) {
+    const Vec left = broadcast(a[k]);
+#pragma GCC unroll 16
+    for (int j = 0; j < kVectors; ++j)
+      sums[j] = multiply_add(
+          sums[j], left,
+          load(b + j / kPanelVectors * panel_floats + j % kPanelVectors * kLanes));
+  }
+  const Vec low = broadcast(g.low);
+  const Vec high = broadcast(g.high);
+#pragma GCC unroll 16
+  for (int j = 0; j < kVectors; ++j)
+    store(g.c + row * g.c_step + column + j * kLanes, clamp(sums[j], low, high));
+}
+
 /// What follows on the product, while it is still in the cache.
 void finish(const Gemm &g, int64_t row_begin, int64_t row_end, int64_t column, int64_t width) {
   Matrix operands[kMostOperands];
@@ -187,10 +245,12 @@ void finish(const Gemm &g, int64_t row_begin, int64_t row_end, int64_t column, i
     operands[i] = whole;
     operands[i].data += row_begin * whole.row_step + column * whole.column_step;
   }
-  elementwise(*g.chain, operands, c, g.c_step, row_end - row_begin, width);
+  EP_BASE::elementwise(*g.chain, operands, c, g.c_step, row_end - row_begin, width);
 }
 
 } // namespace
+
+#ifndef EP_PAIRS
 
 int64_t packed_size(int64_t k, int64_t n) {
   return k * vectors_of(n) * kLanes;
@@ -222,15 +282,56 @@ void pack_panels(const float *b, int64_t row_step, int64_t column_step, int64_t 
   }
 }
 
+#endif
+
 void gemm(const Gemm &g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
           int64_t panel_end) {
-  for (int64_t panel = panel_begin; panel < panel_end; ++panel)
+  int64_t panel = panel_begin;
+  if (g.rows == nullptr && row_end - row_begin == 1)
+    for (; panel + kRowPanels <= panel_end && (panel + kRowPanels) * kPanel <= g.n;
+         panel += kRowPanels)
+      compute_row(g, row_begin, panel);
+  for (; panel < panel_end; ++panel)
     compute_panel(g, row_begin, row_end, panel);
   if (g.chain != nullptr) {
     const int64_t column = panel_begin * kPanel;
     finish(g, row_begin, row_end, column, least(panel_end * kPanel, g.n) - column);
   }
 }
+
+#ifdef EP_PAIRS
+
+namespace {
+
+typedef uint16_t ShortVec __attribute__((vector_size(kLanes * 2)));
+
+/// Rounds to bfloat16, halves to the even one; NaN stays NaN.
+EP_INLINE ShortVec narrowed(Vec value) {
+  const WrappingVec all = reinterpret_cast<WrappingVec>(value);
+  const WrappingVec rounded = (all + 0x7fff + (all >> 16 & 1)) >> 16;
+  const WrappingVec nan = (all >> 16) | 0x40;
+  return __builtin_convertvector(value == value ? rounded : nan, ShortVec);
+}
+
+} // namespace
+
+void narrow(const float *x, float *pairs, int64_t rows, int64_t width) {
+  const int64_t whole = width / kLanes * kLanes;
+  const int64_t step = (width + 1) / 2 * 2;
+  auto *to = reinterpret_cast<uint16_t *>(pairs);
+  for (int64_t row = 0; row < rows; ++row, x += width, to += step) {
+    for (int64_t i = 0; i < whole; i += kLanes) {
+      const ShortVec part = narrowed(load(x + i));
+      __builtin_memcpy(to + i, &part, sizeof(part));
+    }
+    if (whole == step)
+      continue;
+    const ShortVec part = narrowed(load_part(x + whole, static_cast<int>(width - whole)));
+    __builtin_memcpy(to + whole, &part, sizeof(uint16_t) * (step - whole));
+  }
+}
+
+#else
 
 namespace {
 
@@ -319,5 +420,7 @@ void attention(const Attention &work, int64_t row_begin, int64_t row_end) {
   for (int64_t row = 0; row < rows; ++row)
     multiply(values.c + row * values.c_step, work.value_depth, factors[row]);
 }
+
+#endif
 
 } // namespace ep::EP_LEVEL

@@ -574,6 +574,21 @@ void dequantise(const uint8_t *x, bool is_signed, float *out, int64_t count, flo
   }
 }
 
+void unpack_nibbles(const uint8_t *codes, const float *scales, const float *zeros, int64_t k,
+                    int64_t block, int64_t columns, float *out) {
+  for (int64_t begin = 0; begin < k; begin += block, scales += columns, zeros += columns)
+    for (int64_t row = begin; row < least(begin + block, k); row += 2, codes += columns)
+      for (int64_t column = 0; column < columns; column += kLanes) {
+        const IntVec both = load_bytes(codes + column, false);
+        const Vec scale = load(scales + column);
+        const Vec zero = load(zeros + column);
+        float *to = out + row * columns + column;
+        store(to, (to_float(both & 15) - zero) * scale);
+        if (row + 1 < k)
+          store(to + columns, (to_float(both >> 4) - zero) * scale);
+      }
+}
+
 void bounds(const float *x, int64_t count, float *smallest, float *largest) {
   Vec low = broadcast(__builtin_inff());
   Vec high = broadcast(-__builtin_inff());
@@ -618,7 +633,7 @@ void add_bytes(const uint8_t *a, const uint8_t *b, uint8_t *out, int64_t count, 
 extern const IntegerKernels kIntegerKernels;
 const IntegerKernels kIntegerKernels = {
     kRows,        static_cast<int>(kColumns),
-    packed_bytes, pack_bytes, gemm_bytes, quantise, dequantise, bounds, add_bytes,
+    packed_bytes, pack_bytes, gemm_bytes, quantise, dequantise, unpack_nibbles, bounds, add_bytes,
 };
 
 } // namespace ep::EP_LEVEL

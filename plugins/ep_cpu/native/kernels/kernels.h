@@ -89,6 +89,17 @@ struct Window {
   int64_t top, left;                     // padding
 };
 
+/// A convolution of 3 x 3 with stride 1 in tiles of side x side places, with channels innermost.
+/// Points, (side + 2)^2 of them, are what a product is made for; tiles are counted over the batch.
+struct Winograd {
+  int64_t side;                    // 4 or 2
+  int64_t height, width, channels; // of the input
+  int64_t out_height, out_width, out_channels;
+  int64_t top, left;               // padding
+  int64_t tiles_y, tiles_x;        // of one picture
+  int64_t spread_step, gather_step; // floats from a point to the next, before and after products
+};
+
 /// C[rows, n] = A[rows, k] * B[k, n] of 8-bit integers, exact (modulo 2^32), and what follows on it.
 ///
 /// Sums first become (sum + starts[column] - zeros[column] * (sum of the row of A)), which brings in
@@ -146,12 +157,45 @@ struct IntegerKernels {
   /// (x - zero) * scale.
   void (*dequantise)(const uint8_t *x, bool is_signed, float *out, int64_t count, float scale,
                      float zero);
+  /// A panel of packed floats [k, columns] out of numbers of 4 bits: for each block of `block` rows, then
+  /// each two rows, a byte per column with the first row in the lower half. Scales and zero points are
+  /// [blocks, columns]; `columns` are whole vectors.
+  void (*unpack_nibbles)(const uint8_t *codes, const float *scales, const float *zeros, int64_t k,
+                         int64_t block, int64_t columns, float *out);
   /// Smallest and largest number, which are NaN if one is.
   void (*bounds)(const float *x, int64_t count, float *smallest, float *largest);
   /// clamp(round(a * a_factor + b * b_factor + offset)) + zero as bytes.
   void (*add_bytes)(const uint8_t *a, const uint8_t *b, uint8_t *out, int64_t count, bool a_signed,
                     bool b_signed, float a_factor, float b_factor, float offset, float low,
                     float high, int32_t zero);
+};
+
+/// A function of a recurrent layer; alpha and beta are those of the ONNX specification.
+struct Activation {
+  enum Kind : uint8_t {
+    kSigmoid, kTanh, kRelu, kSoftsign, kSoftplus, kLeakyRelu, kThresholdedRelu, kElu, kAffine,
+    kScaledTanh, kHardSigmoid,
+  } kind;
+  float alpha, beta;
+};
+
+/// One step of one sequence of a recurrent layer. Gates lie in the order of the ONNX specification.
+struct RecurrentCell {
+  /// What there is to compute; a GRU takes two phases, with a product between them where it resets
+  /// the state and not the product.
+  enum Phase : uint8_t { kPlain, kLstm, kOpenGru, kCloseGru };
+
+  int64_t hidden;
+  const float *gates;    // the input's part, biases included
+  float *product;        // the state's part, [gates, hidden]; of a GRU it is written to
+  float *carried;        // of a GRU: what the reset gate leaves
+  const float *peephole; // for input, output and forget gate, or null
+  float *h, *c;          // the state, which moves on
+  float *y;              // gets the new h too, unless it is null
+  float clip;            // bounds what goes into the gates
+  Activation activations[3];
+  bool couple;         // the forget gate is 1 - the input gate
+  bool resets_product; // linear_before_reset
 };
 
 struct Kernels {
@@ -190,10 +234,29 @@ struct Kernels {
   /// Pooling of output rows [begin, end); averages count padding or not.
   void (*pool)(const Window &, const float *x, float *out, int64_t begin, int64_t end, bool largest,
                bool count_padding);
+  /// Tiles [begin, end) of the input as values at the points: [points][tiles][channels].
+  void (*winograd_spread)(const Winograd &, const float *x, int64_t begin, int64_t end, float *to);
+  /// Places of the output out of products [points][tiles][width], which are columns
+  /// [column, column + width).
+  void (*winograd_gather)(const Winograd &, const float *products, const float *bias, float low,
+                          float high, float *out, int64_t begin, int64_t end, int64_t column,
+                          int64_t width);
+  /// One filter of 3 x 3 as its values at the points.
+  void (*winograd_weights)(const float *filter, int64_t side, double *points);
   /// [rows, columns] as [columns, rows] for rows [begin, end).
   void (*transpose)(const float *x, int64_t x_step, float *out, int64_t out_step, int64_t begin,
                     int64_t end, int64_t columns);
   const IntegerKernels *integers;
+
+  /// As `gemm` in bfloat16, with sums in float32: each float of A and B holds two numbers, the next
+  /// of the row or column in its upper half, and k and depth count such pairs.
+  void (*gemm_pairs)(const Gemm &, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+                     int64_t panel_end);
+  /// Rounds rows of `width` floats to pairs; a row of odd width ends in a 0.
+  void (*narrow)(const float *x, float *pairs, int64_t rows, int64_t width);
+
+  /// One step of one sequence of a recurrent layer, behind the products.
+  void (*recur)(const RecurrentCell &, RecurrentCell::Phase);
 };
 
 } // namespace ep

@@ -54,22 +54,70 @@ EP_INLINE void over_taps(const Window &w, Range rows, Range columns, int64_t y, 
 
 } // namespace
 
+namespace {
+
+constexpr int kNeighbours = 4; // places of a row that share each weight while it is in a register
+
+struct Filters {
+  const float *weights, *bias;
+  Vec least, most;
+};
+
+/// `Count` neighbours of a row, all of whose windows have the same taps inside.
+template <int Count>
+EP_INLINE void filter_places(const Window &w, const Filters &filters, const float *input,
+                             float *out, Range rows, Range columns, int64_t y, int64_t x) {
+  const int64_t next = w.stride_x * w.channels;
+  for (int64_t channel = 0; channel < w.channels; channel += kLanes) {
+    const int64_t left = w.channels - channel;
+    const int count = left < kLanes ? static_cast<int>(left) : kLanes;
+    const Vec start =
+        filters.bias == nullptr ? Vec{} : load_some(filters.bias + channel, count);
+    Vec sums[Count];
+    for (int i = 0; i < Count; ++i)
+      sums[i] = start;
+    over_taps(w, rows, columns, y, x, [&](int64_t from, int64_t tap) {
+      const float *weights = filters.weights + tap * w.channels + channel;
+      const float *source = input + from + channel;
+      if (count == kLanes) {
+        const Vec weight = load(weights);
+        for (int i = 0; i < Count; ++i)
+          sums[i] += load(source + i * next) * weight;
+      } else {
+        const Vec weight = load_part(weights, count);
+        for (int i = 0; i < Count; ++i)
+          sums[i] += load_part(source + i * next, count) * weight;
+      }
+    });
+    for (int i = 0; i < Count; ++i)
+      store_part(out + i * w.channels + channel, clamp(sums[i], filters.least, filters.most),
+                 count);
+  }
+}
+
+} // namespace
+
 void depthwise(const Window &w, const float *input, const float *weights, const float *bias,
                float low, float high, float *out, int64_t begin, int64_t end) {
-  const Vec least = broadcast(low);
-  const Vec most = broadcast(high);
-  over_places(w, begin, end, [&](int64_t to, Range rows, Range columns, int64_t y, int64_t x) {
-    for (int64_t channel = 0; channel < w.channels; channel += kLanes) {
-      const int64_t left = w.channels - channel;
-      const int count = left < kLanes ? static_cast<int>(left) : kLanes;
-      Vec sum = bias == nullptr ? Vec{} : load_some(bias + channel, count);
-      over_taps(w, rows, columns, y, x, [&](int64_t from, int64_t tap) {
-        sum += load_some(input + from + channel, count) *
-               load_some(weights + tap * w.channels + channel, count);
-      });
-      store_part(out + to + channel, clamp(sum, least, most), count);
+  const Filters filters = {weights, bias, broadcast(low), broadcast(high)};
+  const int64_t reach = (w.kernel_width - 1) * w.dilation_x;
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t y = row * w.stride_y - w.top;
+    const Range rows = inside(y, w.kernel_height, w.dilation_y, w.height);
+    for (int64_t column = 0; column < w.out_width;) {
+      const int64_t x = column * w.stride_x - w.left;
+      float *to = out + (row * w.out_width + column) * w.channels;
+      const int64_t last = x + (kNeighbours - 1) * w.stride_x;
+      if (x >= 0 && column + kNeighbours <= w.out_width && last + reach < w.width) {
+        filter_places<kNeighbours>(w, filters, input, to, rows, {0, w.kernel_width}, y, x);
+        column += kNeighbours;
+      } else {
+        const Range columns = inside(x, w.kernel_width, w.dilation_x, w.width);
+        filter_places<1>(w, filters, input, to, rows, columns, y, x);
+        ++column;
+      }
     }
-  });
+  }
 }
 
 void pool(const Window &w, const float *input, float *out, int64_t begin, int64_t end,

@@ -51,6 +51,21 @@ public:
     gemm.operands = operands.data();
   }
 
+  /// The chain over `count` whole rows of the result from `first` on, as `attach` described it.
+  void finish(const Gemm &attached, const Running &running, int64_t first, int64_t count,
+              int64_t columns) const {
+    if (attached.chain == nullptr)
+      return;
+    Matrix operands[kMostOperands];
+    float *begin = running.output() + first * columns;
+    operands[0] = {begin, columns, 1};
+    for (int i = 1; i < attached.chain->inputs; ++i) {
+      operands[i] = attached.operands[i];
+      operands[i].data += first * operands[i].row_step;
+    }
+    running.kernels.elementwise(*attached.chain, operands, begin, columns, count, columns);
+  }
+
   float low() const { return low_; }
   float high() const { return high_; }
 

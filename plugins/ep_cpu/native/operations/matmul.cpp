@@ -2,8 +2,10 @@
 //
 // Inputs: A, B, bias or nothing, then the chain's operands from its second on. Attributes: "a_order",
 // "b_order" and "order" transpose A, B and the result without moving anything; "low" and "high" bound
-// the result. B is packed when the program is made if it is constant, else in every run.
+// the result. B is packed when the program is made if it is constant, else in every run. "pairs": a
+// product with a constant B, without orders of A and the result, goes in bfloat16.
 #include "behind.h"
+#include "pairs.h"
 #include "strided.h"
 #include "tiling.h"
 
@@ -12,7 +14,8 @@ namespace {
 
 class MatMul final : public Operation {
 public:
-  explicit MatMul(const Making &making) : behind_(making.attributes) {
+  explicit MatMul(const Making &making)
+      : behind_(making.attributes), in_pairs_(making.attributes.integer("pairs", 0) != 0) {
     const auto order = [&](const char *name) {
       return making.attributes.has(name) ? making.attributes.integers(name)
                                          : std::vector<int64_t>{};
@@ -39,6 +42,7 @@ public:
     need(k <= 1 || a.steps[a.rank() - 1] == 1, "A isn't contiguous along its rows");
     if (packed_ != nullptr && a_order_.empty() && order_.empty())
       return plan_stack(planning, a, k, n);
+    need(!in_pairs_, "a product in bfloat16 of other operands");
     return plan_batch(planning, a, b, m, k, n);
   }
 
@@ -50,6 +54,10 @@ private:
     const Strided view = Strided(b.spec.shape).permuted(b_order_);
     const int64_t k = view.shape[0];
     const int64_t n = view.shape[1];
+    if (in_pairs_) {
+      pack_pairs(making, b, view);
+      return;
+    }
     const std::string layout = std::string("gemm ") + kernels.name + " " + std::to_string(k) + " " +
                                std::to_string(n) + (view.steps[1] == 1 ? "" : " transposed");
     const int64_t panels = (n + kernels.panel - 1) / kernels.panel;
@@ -63,29 +71,65 @@ private:
         });
   }
 
+  /// Columns become rows of pairs, which are packed as the columns of another matrix.
+  void pack_pairs(const Making &making, const Constant &b, const Strided &view) {
+    const Kernels &kernels = making.kernels;
+    const int64_t k = view.shape[0];
+    const int64_t n = view.shape[1];
+    const int64_t depth = pairs_of(k);
+    const std::string layout = std::string("pairs ") + kernels.name + " " + std::to_string(k) +
+                               " " + std::to_string(n) +
+                               (view.steps[1] == 1 ? "" : " transposed");
+    const int64_t panels = (n + kernels.panel - 1) / kernels.panel;
+    packed_ = shared_weights(
+        {b.data, b.spec.bytes(), layout}, size_t(kernels.packed_size(depth, n)) * sizeof(float),
+        [&](std::byte *to) {
+          std::vector<float> columns(size_t(k * n));
+          std::vector<float> narrowed(size_t(depth * n));
+          making.crew.each(n, [&](int64_t column, int) {
+            for (int64_t i = 0; i < k; ++i)
+              columns[size_t(column * k + i)] =
+                  b.floats()[i * view.steps[0] + column * view.steps[1]];
+          });
+          narrow_rows(kernels, making.crew, columns.data(), narrowed.data(), n, k);
+          making.crew.each(panels, [&](int64_t panel, int) {
+            kernels.pack_panels(narrowed.data(), 1, depth, depth, n, reinterpret_cast<float *>(to),
+                                panel, panel + 1);
+          });
+        });
+  }
+
   /// All rows of A times one packed matrix.
   Planned plan_stack(const Planning &planning, const Strided &a, int64_t k, int64_t n) const {
     Shape result;
     for (int axis = 0; axis + 1 < a.rank(); ++axis)
       result.append(a.shape[axis]);
     result.append(n);
-    const Tiling tiling(a.shape.count(0, a.rank() - 1), n, k, planning.kernels, planning.threads);
+    const int64_t m = a.shape.count(0, a.rank() - 1);
+    const int64_t depth = in_pairs_ ? pairs_of(k) : k;
+    const Tiling tiling(m, n, depth, planning.kernels, planning.threads);
     Planned planned;
     planned.outputs = {{DType::kFloat, result}};
-    planned.task = task([this, tiling, k, n, operands = behind_.plan(planning, result)](
+    planned.workspace = in_pairs_ ? size_t(m * depth) * sizeof(float) : 0;
+    planned.task = task([this, tiling, m, k, n, depth, operands = behind_.plan(planning, result)](
                             const Running &running) {
       std::vector<Matrix> own = operands;
       Gemm gemm = {};
-      gemm.k = k;
+      gemm.k = depth;
       gemm.n = n;
       gemm.a = running.input(0);
-      gemm.a_step = k;
+      gemm.a_step = depth;
       gemm.packed = packed_->floats();
       gemm.c = running.output();
       gemm.c_step = n;
       behind_.attach(gemm, own, running);
+      if (in_pairs_) {
+        auto *narrowed = reinterpret_cast<float *>(running.workspace);
+        narrow_rows(running.kernels, running.crew, gemm.a, narrowed, m, k);
+        gemm.a = narrowed;
+      }
       running.crew.each(tiling.count(), [&](int64_t chunk, int) {
-        tiling.run(running.kernels, gemm, chunk);
+        tiling.run(running.kernels, gemm, chunk, in_pairs_);
       });
     });
     return planned;
@@ -142,6 +186,7 @@ private:
   }
 
   Behind behind_;
+  bool in_pairs_;
   std::vector<int64_t> a_order_, b_order_, order_;
   std::shared_ptr<const Weights> packed_;
 };

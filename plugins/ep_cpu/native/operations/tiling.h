@@ -48,9 +48,10 @@ struct Tiling {
     multiply(panel, std::min(panel + group, panels));
   }
 
-  void run(const Kernels &kernels, const Gemm &gemm, int64_t chunk) const {
+  void run(const Kernels &kernels, const Gemm &gemm, int64_t chunk, bool in_pairs = false) const {
     call(chunk, [&](int64_t panel_begin, int64_t panel_end) {
-      kernels.gemm(gemm, first_row(chunk), last_row(chunk), panel_begin, panel_end);
+      const auto multiply = in_pairs ? kernels.gemm_pairs : kernels.gemm;
+      multiply(gemm, first_row(chunk), last_row(chunk), panel_begin, panel_end);
     });
   }
 };

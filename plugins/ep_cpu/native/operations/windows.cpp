@@ -6,8 +6,10 @@
 // pointers. Few channels make short pieces, so there the input is copied into a frame of zeros, where
 // a whole row of the window is one piece.
 #include "behind.h"
+#include "pairs.h"
 #include "tiling.h"
 #include "window.h"
+#include "winograd.h"
 
 namespace ep {
 namespace {
@@ -15,18 +17,22 @@ namespace {
 constexpr int64_t kFewChannels = 16;
 
 /// Inputs: x, constant weights [out, in, height, width], bias or nothing, operands of a chain.
-/// Attribute: group; with more than one there is no chain.
+/// Attributes: group, with more than one there is no chain; "pairs", one group goes in bfloat16.
 class Convolution final : public Operation {
 public:
   explicit Convolution(const Making &making)
-      : attributes_(making.attributes), behind_(making.attributes) {
+      : attributes_(making.attributes), behind_(making.attributes),
+        in_pairs_(making.attributes.integer("pairs", 0) != 0) {
     const Constant *weights = making.constants[1];
     groups_ = making.attributes.integer("group", 1);
     if (weights == nullptr || weights->spec.shape.rank() < 3 ||
         weights->spec.shape[0] % groups_ != 0 || (groups_ > 1 && behind_.has_chain()))
       throw Mistake("weights of a convolution must be constant");
     out_channels_ = weights->spec.shape[0] / groups_;
-    channels_ = weights->spec.shape[1];
+    real_channels_ = weights->spec.shape[1];
+    channels_ = in_pairs_ ? pairs_of(real_channels_) : real_channels_;
+    if (in_pairs_ && groups_ > 1)
+      throw Mistake("groups in bfloat16");
     zeros_.assign(size_t(channels_), 0.0f);
     pack(making, *weights);
   }
@@ -34,8 +40,9 @@ public:
   Planned plan(const Planning &planning) const override {
     const Spec &x = planning.input(0);
     need(x.type == DType::kFloat, "not float32");
-    const Window w = attributes_.over(x.shape);
-    need(w.channels == channels_ * groups_, "another number of channels");
+    Window w = attributes_.over(x.shape);
+    need(w.channels == real_channels_ * groups_, "another number of channels");
+    w.channels = channels_ * groups_;
     const int64_t places = w.out_height * w.out_width;
     const bool is_pointwise = w.kernel_height * w.kernel_width == 1 && places == w.height * w.width &&
                               w.stride_y == 1 && w.stride_x == 1 && groups_ == 1;
@@ -43,21 +50,26 @@ public:
     planned.outputs = {WindowAttributes::result(x.shape, w, out_channels_ * groups_)};
     std::vector<Matrix> operands = behind_.plan(planning, planned.outputs[0].shape);
     const Tiling tiling(x.shape[0] * places, out_channels_, depth(w), planning.kernels, planning.threads);
+    const int64_t pixels = x.shape.count(0, x.shape.rank() - 1);
+    const size_t narrow_bytes =
+        in_pairs_ ? aligned(size_t(pixels * channels_) * sizeof(float)) : 0;
     if (is_pointwise) {
-      planned.task = pointwise(tiling, std::move(operands));
+      planned.workspace = narrow_bytes;
+      planned.task = pointwise(tiling, std::move(operands), pixels);
       return planned;
     }
     const bool is_framed =
         channels_ < kFewChannels && w.kernel_width > 1 && w.dilation_x == 1 && groups_ == 1;
     const Frame<float> frame(w, attributes_.pads, is_framed);
     const int64_t table = tiling.row_block * frame.taps;
-    planned.workspace = aligned(size_t(planning.threads * table) * sizeof(float *)) +
+    planned.workspace = narrow_bytes + aligned(size_t(planning.threads * table) * sizeof(float *)) +
                         size_t(frame.elements(x.shape[0])) * sizeof(float);
     planned.task = task([=, this, batch = x.shape[0]](const Running &running) {
-      auto **tables = reinterpret_cast<const float **>(running.workspace);
+      auto **tables = reinterpret_cast<const float **>(running.workspace + narrow_bytes);
       auto *copy = reinterpret_cast<float *>(
-          running.workspace + aligned(size_t(running.crew.threads() * table) * sizeof(float *)));
-      const float *source = running.input(0);
+          running.workspace + narrow_bytes +
+          aligned(size_t(running.crew.threads() * table) * sizeof(float *)));
+      const float *source = operand(running, pixels);
       if (frame.is_framed) {
         frame.fill(running.crew, source, copy, batch, 0.0f);
         source = copy;
@@ -77,7 +89,7 @@ public:
         gemm.first_row = tiling.first_row(chunk);
         for (int64_t row = gemm.first_row; row < tiling.last_row(chunk); ++row, rows += frame.taps)
           frame.point(picture, row, rows, zeros_.data());
-        tiling.run(running.kernels, gemm, chunk);
+        tiling.run(running.kernels, gemm, chunk, in_pairs_);
       });
     });
     return planned;
@@ -86,6 +98,15 @@ public:
   size_t constant_bytes() const override { return packed_->bytes; }
 
 private:
+  /// The input, or what is made of it at the beginning of the workspace.
+  const float *operand(const Running &running, int64_t pixels) const {
+    if (!in_pairs_)
+      return running.input(0);
+    auto *narrowed = reinterpret_cast<float *>(running.workspace);
+    narrow_rows(running.kernels, running.crew, running.input(0), narrowed, pixels, real_channels_);
+    return narrowed;
+  }
+
   int64_t depth(const Window &w) const { return w.kernel_height * w.kernel_width * channels_; }
 
   Gemm start(const Window &w) const {
@@ -107,8 +128,9 @@ private:
     return gemm;
   }
 
-  std::unique_ptr<Task> pointwise(const Tiling &tiling, std::vector<Matrix> operands) const {
-    return task([this, tiling, operands = std::move(operands)](const Running &running) {
+  std::unique_ptr<Task> pointwise(const Tiling &tiling, std::vector<Matrix> operands,
+                                  int64_t pixels) const {
+    return task([this, tiling, pixels, operands = std::move(operands)](const Running &running) {
       std::vector<Matrix> own = operands;
       Gemm gemm = {};
       gemm.k = channels_;
@@ -116,11 +138,11 @@ private:
       gemm.packed = packed_->floats();
       gemm.c_step = out_channels_;
       behind_.attach(gemm, own, running);
-      gemm.a = running.input(0);
+      gemm.a = operand(running, pixels);
       gemm.a_step = channels_;
       gemm.c = running.output();
       running.crew.each(tiling.count(), [&](int64_t chunk, int) {
-        tiling.run(running.kernels, gemm, chunk);
+        tiling.run(running.kernels, gemm, chunk, in_pairs_);
       });
     });
   }
@@ -132,8 +154,8 @@ private:
     const int64_t k = taps * channels_;
     const int64_t n = out_channels_;
     group_size_ = kernels.packed_size(k, n);
-    const std::string layout = std::string("conv ") + kernels.name + " " + std::to_string(taps) +
-                               " " + std::to_string(channels_) + " " + std::to_string(n);
+    const std::string layout = std::string(in_pairs_ ? "conv pairs " : "conv ") + kernels.name +
+                               " " + std::to_string(taps) + " " + std::to_string(real_channels_) + " " + std::to_string(n);
     const int64_t panels = (n + kernels.panel - 1) / kernels.panel;
     packed_ = shared_weights(
         {weights.data, weights.spec.bytes(), layout},
@@ -141,10 +163,16 @@ private:
           std::vector<float> turned(size_t(groups_ * k * n));
           const float *from = weights.floats();
           making.crew.each(groups_ * n, [&](int64_t out, int) {
-            for (int64_t in = 0; in < channels_; ++in)
+            std::vector<float> row(size_t(taps * real_channels_));
+            for (int64_t in = 0; in < real_channels_; ++in)
               for (int64_t tap = 0; tap < taps; ++tap)
-                turned[size_t(out * k + tap * channels_ + in)] =
-                    from[(out * channels_ + in) * taps + tap];
+                row[size_t(tap * real_channels_ + in)] =
+                    from[(out * real_channels_ + in) * taps + tap];
+            float *turned_row = turned.data() + out * k;
+            if (in_pairs_)
+              kernels.narrow(row.data(), turned_row, taps, real_channels_);
+            else
+              std::copy(row.begin(), row.end(), turned_row);
           });
           making.crew.each(groups_ * panels, [&](int64_t number, int) {
             const int64_t group = number / panels;
@@ -158,19 +186,22 @@ private:
 
   WindowAttributes attributes_;
   Behind behind_;
-  int64_t groups_, out_channels_, channels_; // of one group
+  bool in_pairs_;
+  int64_t groups_, out_channels_;
+  int64_t real_channels_, channels_; // of one group, in numbers and in what a product reads
   int64_t group_size_ = 0;                   // floats of its packed weights
   std::vector<float> zeros_;
   std::shared_ptr<const Weights> packed_;
 };
 
-/// One filter per channel. Inputs: x, constant weights [channels, 1, height, width], bias or nothing.
+/// One filter per channel. Inputs: x, constant weights [channels, 1, height, width], bias or nothing,
+/// operands of a chain.
 class Depthwise final : public Operation {
 public:
   explicit Depthwise(const Making &making)
       : attributes_(making.attributes), behind_(making.attributes) {
     const Constant *weights = making.constants[1];
-    if (weights == nullptr || weights->spec.shape.rank() < 3 || behind_.has_chain())
+    if (weights == nullptr || weights->spec.shape.rank() < 3)
       throw Mistake("weights of a convolution must be constant");
     channels_ = weights->spec.shape[0];
     const int64_t taps = weights->spec.shape.count(1, weights->spec.shape.rank());
@@ -187,8 +218,11 @@ public:
     need(w.channels == channels_, "another number of channels");
     Planned planned;
     planned.outputs = {WindowAttributes::result(x.shape, w, channels_)};
-    behind_.plan(planning, planned.outputs[0].shape);
-    planned.task = task([this, w, batch = x.shape[0]](const Running &running) {
+    std::vector<Matrix> operands = behind_.plan(planning, planned.outputs[0].shape);
+    planned.task = task([this, w, batch = x.shape[0], operands](const Running &running) {
+      std::vector<Matrix> own = operands;
+      Gemm after = {};
+      behind_.attach(after, own, running);
       running.crew.each(batch * w.out_height, [&](int64_t number, int) {
         const int64_t picture = number / w.out_height;
         const int64_t row = number % w.out_height;
@@ -196,6 +230,7 @@ public:
             w, running.input(0) + picture * w.height * w.width * channels_, turned_.data(),
             running.input(2), behind_.low(), behind_.high(),
             running.output() + picture * w.out_height * w.out_width * channels_, row, row + 1);
+        behind_.finish(after, running, number * w.out_width, w.out_width, channels_);
       });
     });
     return planned;
@@ -244,7 +279,13 @@ template <class Kind> std::unique_ptr<Operation> make(const Making &making) {
   return std::make_unique<Kind>(making);
 }
 
-const Registration kConvolution("conv", make<Convolution>);
+std::unique_ptr<Operation> make_convolution(const Making &making) {
+  const int64_t side = making.attributes.integer("winograd", 0);
+  const bool is_direct = side == 0 || making.attributes.integer("pairs", 0) != 0;
+  return is_direct ? std::make_unique<Convolution>(making) : make_winograd(making, side);
+}
+
+const Registration kConvolution("conv", make_convolution);
 const Registration kDepthwise("depthwise", make<Depthwise>);
 const Registration kPooling("pool", make<Pooling>);
 

@@ -8,9 +8,11 @@ from typing import Any
 from ep_core.contracts import OptionSpec
 from ep_cpu.native.binding import NO_INSTRUCTIONS
 
-__all__ = ["AUTOMATIC", "OPTIONS"]
+__all__ = ["AUTOMATIC", "BFLOAT16", "FLOAT32", "OPTIONS"]
 
 AUTOMATIC = "auto"
+FLOAT32 = "f32"
+BFLOAT16 = "bf16"
 _MOST_THREADS = 256
 _INSTRUCTIONS = (AUTOMATIC, "avx512vnni", "avx512", "avx2", "portable", NO_INSTRUCTIONS)
 
@@ -32,6 +34,13 @@ def _threads(given: Any) -> int:
     return number
 
 
+def _precision(given: Any) -> str:
+    text = str(given).lower()
+    if text not in (FLOAT32, BFLOAT16):
+        raise ValueError(f"{FLOAT32} or {BFLOAT16}")
+    return text
+
+
 OPTIONS: Mapping[str, OptionSpec] = {
     "instructions": OptionSpec(
         AUTOMATIC,
@@ -41,5 +50,12 @@ OPTIONS: Mapping[str, OptionSpec] = {
     ),
     "intra_op_num_threads": OptionSpec(
         0, "Threads inside one operator of the native code; 0 for all cores.", parse=_threads
+    ),
+    "precision": OptionSpec(
+        FLOAT32,
+        "f32, or bf16: products with constant weights round their operands to bfloat16 and add up "
+        "in float32, in native code alone.",
+        parse=_precision,
+        numerics=True,
     ),
 }

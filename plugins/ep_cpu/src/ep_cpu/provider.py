@@ -18,7 +18,7 @@ from ep_cpu.native.partition import (
     NativeSettings,
     native_program,
 )
-from ep_cpu.options import AUTOMATIC
+from ep_cpu.options import AUTOMATIC, BFLOAT16, FLOAT32
 from ep_cpu.workspace import workspace_of
 from ep_sdk.kernel_provider import KernelProvider
 from ep_sdk.kernels import Kernel, KernelNode, KernelRow, KernelTable
@@ -107,4 +107,5 @@ class CpuProvider(KernelProvider):
                 expected=f"{', '.join(usable)} or {NO_INSTRUCTIONS}",
             )
         threads = int(self.options.get("intra_op_num_threads", 0))
-        return NativeSettings(module, chosen, threads or usable_cores())
+        in_bfloat16 = self.options.get("precision", FLOAT32) == BFLOAT16
+        return NativeSettings(module, chosen, threads or usable_cores(), in_bfloat16)

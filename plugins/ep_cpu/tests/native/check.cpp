@@ -120,8 +120,9 @@ Case product(int64_t m, int64_t k, int64_t n, bool is_constant) {
   return {"matmul", {a, b}, {}, expected, 1e-5 * static_cast<double>(k)};
 }
 
-/// A convolution with channels innermost, padded by one on all sides.
-Case convolution(int64_t size, int64_t in, int64_t out, int64_t stride) {
+/// A convolution with channels innermost, padded by one on all sides. `side` is that of the tiles of
+/// Winograd's method, or 0.
+Case convolution(int64_t size, int64_t in, int64_t out, int64_t stride, int64_t side = 0) {
   constexpr int64_t kWindow = 3;
   Value x{{1, size, size, in}, numbers(size * size * in, 3)};
   Value weights{{out, in, kWindow, kWindow}, numbers(out * in * kWindow * kWindow, 4), true};
@@ -147,6 +148,7 @@ Case convolution(int64_t size, int64_t in, int64_t out, int64_t stride) {
   attributes.set("strides", std::vector<int64_t>{stride, stride});
   attributes.set("dilations", std::vector<int64_t>{1, 1});
   attributes.set("pads", std::vector<int64_t>{1, 1, 1, 1});
+  attributes.set("winograd", std::vector<int64_t>{side});
   return {"conv", {x, weights}, attributes, expected, 1e-4};
 }
 
@@ -188,9 +190,17 @@ Case chain(int64_t rows, int64_t width) {
 
 int main() {
   const std::vector<Case> cases = {
-      product(37, 65, 70, true), product(37, 65, 70, false), product(1, 300, 130, true),
-      product(130, 17, 5, true), convolution(11, 5, 19, 1),  convolution(12, 24, 33, 1),
-      convolution(12, 24, 33, 2), softmax(13, 100),           chain(9, 1037),
+      product(37, 65, 70, true),
+      product(37, 65, 70, false),
+      product(1, 300, 130, true),
+      product(130, 17, 5, true),
+      convolution(11, 5, 19, 1),
+      convolution(12, 24, 33, 1),
+      convolution(12, 24, 33, 2),
+      convolution(13, 24, 50, 1, 4),
+      convolution(13, 17, 33, 1, 2),
+      softmax(13, 100),
+      chain(9, 1037),
   };
   for (const std::string &level : ep::usable_levels())
     for (const Case &test : cases)

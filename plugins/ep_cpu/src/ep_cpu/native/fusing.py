@@ -20,7 +20,7 @@ from ep_cpu.native.steps import NativeStep, Types, last_length, same_shape, shap
 __all__ = ["bounds_of", "fuse"]
 
 
-_PRODUCTS = ("matmul", "conv", "depthwise", "integer_matmul", "integer_conv")
+_PRODUCTS = ("matmul", "conv", "conv_transpose", "depthwise", "integer_matmul", "integer_conv")
 
 
 def fuse(
@@ -261,8 +261,10 @@ def _takes_chain(editor: StepEditor, product: NativeStep, expression: Expression
         return False
     if product.kind.startswith("integer"):
         return bool(product.attributes["to"] == DataType.FLOAT.value)
-    if product.kind != "matmul":
-        return product.attributes.get("group") == 1 or bounds_of(expression) is not None
+    if product.kind in ("depthwise", "conv_transpose"):
+        return True
+    if product.kind == "conv":
+        return product.attributes["group"] == 1 or bounds_of(expression) is not None
     kinds = [editor.type_of(name) for name in product.inputs[:2]]
     ranks = [len(kind.shape or ()) for kind in kinds if isinstance(kind, TensorType)]
     if "a_order" in product.attributes or len(ranks) != 2 or ranks[1] != 2:

@@ -21,7 +21,9 @@ __all__ = ["Turned", "turn"]
 
 _SUFFIX = "\0last"
 _RANKS = (3, 4)
-_WANTING = frozenset(("conv", "depthwise", "pool", "resize", "integer_conv", "pool_bytes"))
+_WANTING = frozenset(
+    ("conv", "conv_transpose", "depthwise", "pool", "resize", "integer_conv", "pool_bytes")
+)
 _BESIDE = 9
 """Where an 8-bit product has what is added to it."""
 

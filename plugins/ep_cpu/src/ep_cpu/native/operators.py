@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 # Importing these fills the table.
-from ep_cpu.native import elementwise, moving, products, quantising, rows, typed, windows
+from ep_cpu.native import (
+    elementwise,
+    moving,
+    packed_weights,
+    products,
+    quantising,
+    recurrent,
+    rows,
+    typed,
+    windows,
+)
 from ep_cpu.native.table import TABLE, Answer, is_handled
 from ep_sdk.kernels import KernelNode
 
 __all__ = ["translate"]
 
-_FILLED = (elementwise, moving, products, quantising, rows, typed, windows)
+_FILLED = (
+    elementwise,
+    moving,
+    packed_weights,
+    products,
+    quantising,
+    recurrent,
+    rows,
+    typed,
+    windows,
+)
 
 
 def translate(node: KernelNode) -> Answer:

@@ -14,6 +14,7 @@ from ep_core.contracts import NodeTime, Stream, Value
 from ep_core.errors import AllocationError, RunError
 from ep_core.graph import Initializer, Node, Subgraph
 from ep_core.types import TensorType
+from ep_cpu.native.bfloat16 import in_bfloat16
 from ep_cpu.native.fusing import fuse
 from ep_cpu.native.layout import turn
 from ep_cpu.native.operators import translate
@@ -30,12 +31,17 @@ __all__ = ["NativeProgram", "NativeSegment", "NativeSettings", "native_program"]
 
 
 class NativeSettings:
-    """How native programs are made: the compiled module, a set of instructions, threads."""
+    """How native programs are made: the compiled module, a set of instructions, threads.
 
-    def __init__(self, module: Any, level: str, threads: int) -> None:
+    Args:
+        in_bfloat16: products with constant weights round their operands to bfloat16.
+    """
+
+    def __init__(self, module: Any, level: str, threads: int, in_bfloat16: bool = False) -> None:
         self.module = module
         self.level = level
         self.threads = threads
+        self.in_bfloat16 = in_bfloat16
 
 
 class NativeSegment:
@@ -245,6 +251,8 @@ def _native_step(
     grouped = group(own, part.outputs, constants, graph.type_of)
     turned = turn(grouped.steps, part.outputs, grouped.constants, graph.type_of)
     fused = fuse(turned.steps, part.outputs, turned.constants, turned.types)
+    if settings.in_bfloat16:
+        fused = in_bfloat16(fused, turned.constants)
     parts = ProgramParts(fused, part.inputs, part.outputs, turned.constants)
     program = build_program(settings.module, parts, graph.type_of, settings.level, settings.threads)
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from ep_core.graph import Initializer
-from ep_core.types import DataType, TensorType
-from ep_cpu.native.editor import StepEditor
+from ep_core.types import DataType
 from ep_cpu.native.expression import Expression
 from ep_cpu.native.fusing import bounds_of
+from ep_cpu.native.quantised_values import QuantisedValues
 from ep_cpu.native.quantising import BYTES, INPUTS
 from ep_cpu.native.steps import NativeStep, Types, shape_of
 
@@ -27,7 +27,6 @@ _FLOAT = int(DataType.FLOAT.value)
 _INT32 = int(DataType.INT32.value)
 _PRODUCTS = ("integer_matmul", "integer_conv")
 _MOVING = ("reshape", "flatten", "transpose", "squeeze", "unsqueeze", "identity", "pool")
-_ONE = "\0one"
 
 _BIAS, _SCALE_A, _SCALE_B, _SCALE, _ZERO = 2, 5, 6, 7, 8
 
@@ -69,18 +68,7 @@ def group(
     return Grouped(grouper.editor.steps, grouper.constants)
 
 
-class _Grouper:
-    def __init__(
-        self,
-        steps: Sequence[NativeStep],
-        kept: Collection[str],
-        constants: Mapping[str, Initializer],
-        types: Types,
-    ) -> None:
-        self.editor = StepEditor(steps, kept, constants, types)
-        self.constants = dict(constants)
-        self._kept = frozenset(kept)
-
+class _Grouper(QuantisedValues):
     # ------------------------------------------------------------ products
 
     def multiply_integers(self) -> None:
@@ -98,9 +86,9 @@ class _Grouper:
         self, step: NativeStep, left: NativeStep, right: NativeStep
     ) -> NativeStep | None:
         weights = self.constants.get(right.inputs[0])
-        if weights is None or weights.dtype not in BYTES or not self._is_single(left):
+        if weights is None or weights.dtype not in BYTES or not self.is_single(left):
             return None
-        if self._dtype(left.inputs[0]) not in BYTES:
+        if self.dtype(left.inputs[0]) not in BYTES:
             return None
         if step.kind == "conv":
             attributes = {key: value for key, value in step.attributes.items() if key != "group"}
@@ -112,7 +100,7 @@ class _Grouper:
             fits = fits and set(step.attributes) <= {"b_order"}
             filters = 1 if order is None else 0
             attributes = {} if order is None else {"transposed": 1}
-        if not fits or 0 in weights.shape or not self._has_scales(right, filters):
+        if not fits or 0 in weights.shape or not self.has_scales(right, filters):
             return None
         bias = self._bias(step.inputs[_BIAS], weights.shape[filters])
         if bias is None:
@@ -129,38 +117,16 @@ class _Grouper:
             step.nodes,
         )
 
-    def _is_single(self, step: NativeStep) -> bool:
-        """True for a conversion with one constant scale."""
-        scale = self.constants.get(step.inputs[1])
-        return scale is not None and scale.shape in ((), (1,)) and self._has_zeros(step)
-
-    def _has_scales(self, step: NativeStep, axis: int) -> bool:
-        """True for constant scales: one, or one per index of an axis."""
-        scale = self.constants.get(step.inputs[1])
-        if scale is None or not self._has_zeros(step):
-            return False
-        if scale.shape in ((), (1,)):
-            return True
-        rank = len(self.constants[step.inputs[0]].shape)
-        return len(scale.shape) == 1 and step.attributes["axis"] % rank == axis
-
-    def _has_zeros(self, step: NativeStep) -> bool:
-        name = step.inputs[2]
-        if not name:
-            return True
-        zero = self.constants.get(name)
-        return zero is not None and zero.shape == self.constants[step.inputs[1]].shape
-
     def _bias(self, name: str, length: int) -> str | None:
         """The bias as a constant of float32; None where it can't be one."""
         if not name:
             return ""
         source = self.editor.source(name, "dequantise")
         if source is not None and name not in self.constants:
-            value = self._dequantised(source[1])
+            value = self.dequantised(source[1])
             if value is None or value.size != length:
                 return None
-            return self._constant(name + "\0bias", value)
+            return self.constant(name + "\0bias", value)
         bias = self.constants.get(name)
         fits = (
             bias is not None and bias.dtype is DataType.FLOAT and int(np.prod(bias.shape)) == length
@@ -205,24 +171,24 @@ class _Grouper:
         results = [shape_of(self.editor.type_of(name)) for name in (value, step.outputs[0])]
         if factor is None or results[0] is None or results[0] != results[1]:
             return None
-        if self._length(factor) != 1 and not self._is_per_column(factor, columns):
+        if self.length(factor) != 1 and not self._is_per_column(factor, columns):
             return None
         made = self.editor.maker(factor, "elementwise")
         pair = None if made is None else self._pair(made[1])
         if made is not None and pair is not None and self._are_scales(pair, columns):
             self.editor.remove(made[0])
             return pair
-        single = self._length(factor) == 1
-        return (factor, self._one()) if single else (self._one(), factor)
+        single = self.length(factor) == 1
+        return (factor, self.one()) if single else (self.one(), factor)
 
     def _are_scales(self, pair: tuple[str, str], columns: int | None) -> bool:
-        if self._length(pair[0]) != 1:
+        if self.length(pair[0]) != 1:
             return False
-        return self._length(pair[1]) == 1 or self._is_per_column(pair[1], columns)
+        return self.length(pair[1]) == 1 or self._is_per_column(pair[1], columns)
 
     def _is_per_column(self, name: str, columns: int | None) -> bool:
-        shape = self._shape(name)
-        return bool(shape) and shape is not None and shape[-1] == columns == self._length(name)
+        shape = self.shape(name)
+        return bool(shape) and shape is not None and shape[-1] == columns == self.length(name)
 
     def _pair(self, step: NativeStep) -> tuple[str, str] | None:
         """The two factors that a step multiplies, the single one first."""
@@ -234,7 +200,7 @@ class _Grouper:
         second = self._factor(expression, first)
         if second is None:
             return None
-        return (first, second) if self._length(first) == 1 else (second, first)
+        return (first, second) if self.length(first) == 1 else (second, first)
 
     def _factor(self, expression: Expression, value: str) -> str | None:
         """What an expression multiplies `value` by, None for another expression."""
@@ -248,7 +214,7 @@ class _Grouper:
                 continue
             if other.kind == "constant":
                 number = np.array(other.value, np.float32)
-                return self._constant(f"{value}\0{len(self.constants)}", number)
+                return self.constant(f"{value}\0{len(self.constants)}", number)
             name = expression.inputs[int(other.value)]
             return None if name == value else name
         return None
@@ -265,7 +231,7 @@ class _Grouper:
     def round_products(self) -> None:
         """A product in float32 that is bounded, and quantised."""
         for position, step in self.editor.find("quantise"):
-            if not self._is_single(step):
+            if not self.is_single(step):
                 continue
             name, removed, bounds = self._behind_bounds(step.inputs[0])
             made = self.editor.maker(name, *_PRODUCTS)
@@ -286,7 +252,7 @@ class _Grouper:
     def add_bytes(self) -> None:
         """A sum of two dequantised tensors that is bounded, and quantised."""
         for position, step in self.editor.find("quantise"):
-            if not self._is_single(step):
+            if not self.is_single(step):
                 continue
             name, removed, bounds = self._behind_bounds(step.inputs[0])
             made = self.editor.maker(name, "elementwise")
@@ -316,9 +282,9 @@ class _Grouper:
         found: list[NativeStep] = []
         for name in expression.inputs:
             source = self.editor.source(name, "dequantise")
-            if source is None or not self._is_single(source[1]):
+            if source is None or not self.is_single(source[1]):
                 return None
-            if self._dtype(source[1].inputs[0]) not in BYTES:
+            if self.dtype(source[1].inputs[0]) not in BYTES:
                 return None
             found.append(source[1])
         shapes = [shape_of(self.editor.type_of(one.inputs[0])) for one in found]
@@ -335,7 +301,7 @@ class _Grouper:
         """Add the other operand where the product that makes one of them is rounded."""
         for own, other in (pair, pair[::-1]):
             made = self.editor.source(own.inputs[0], *_PRODUCTS)
-            if made is None or own.inputs[0] in self._kept or other.inputs[0] == own.inputs[0]:
+            if made is None or own.inputs[0] in self.kept or other.inputs[0] == own.inputs[0]:
                 continue
             product = made[1]
             if product.attributes["to"] == _FLOAT or len(product.inputs) != INPUTS:
@@ -343,7 +309,7 @@ class _Grouper:
             readers = self.editor.readers_of(own.inputs[0])
             if len(readers) != 1 or self.editor.readers_of(own.outputs[0]):
                 continue
-            if own.outputs[0] in self._kept:
+            if own.outputs[0] in self.kept:
                 continue
             attributes = {
                 "first": product.attributes["to"],
@@ -383,13 +349,13 @@ class _Grouper:
         """Elements that are dequantised, moved, and quantised the same way again."""
         for position, step in self.editor.find("quantise"):
             made = self.editor.maker(step.inputs[0], *_MOVING)
-            if made is None or not self._is_single(step):
+            if made is None or not self.is_single(step):
                 continue
             moving = made[1]
             source = self.editor.source(moving.inputs[0], "dequantise")
-            if source is None or not self._is_single(source[1]):
+            if source is None or not self.is_single(source[1]):
                 continue
-            if not self._is_same(source[1], step) or not moving.attributes.get("largest", 1):
+            if not self.is_same(source[1], step) or not moving.attributes.get("largest", 1):
                 continue
             kind = "pool_bytes" if moving.kind == "pool" else moving.kind
             attributes = {k: v for k, v in moving.attributes.items() if k != "largest"}
@@ -404,81 +370,25 @@ class _Grouper:
             self.editor.remove(made[0])
             self.editor.replace(position, merged)
 
-    def _is_same(self, one: NativeStep, other: NativeStep) -> bool:
-        """True if two conversions have the same type, scale and zero point."""
-        type_of = self._dtype(one.inputs[0])
-        if type_of is None or int(type_of.value) != other.attributes["to"]:
-            return False
-        for index in (1, 2):
-            values = [
-                self.constants[step.inputs[index]].numpy().item() if step.inputs[index] else 0
-                for step in (one, other)
-            ]
-            if values[0] != values[1]:
-                return False
-        return True
-
     def drop_unused(self) -> None:
         """Conversions whose results nobody reads any more."""
         for position, step in self.editor.find("dequantise"):
             name = step.outputs[0]
-            if name not in self._kept and not self.editor.readers_of(name):
+            if name not in self.kept and not self.editor.readers_of(name):
                 self.editor.remove(position)
 
     def fold_weights(self) -> None:
         """Constants in float32 for products that stay in float32."""
         for position, step in self.editor.find("dequantise"):
-            value = self._dequantised(step)
+            value = self.dequantised(step)
             if value is None:
                 continue
             name = step.outputs[0]
-            if name not in self._kept:
-                self._constant(name, value)
+            if name not in self.kept:
+                self.constant(name, value)
                 self.editor.remove(position)
                 continue
-            self.editor.rename_reads(name, self._constant(name + "\0folded", value))
-
-    def _dequantised(self, step: NativeStep) -> np.ndarray[Any, Any] | None:
-        """The values of a conversion of constants, None for another one."""
-        operands = [self.constants.get(name) for name in step.inputs]
-        if operands[0] is None or operands[1] is None or (step.inputs[2] and operands[2] is None):
-            return None
-        x = operands[0].numpy()
-        parameters = []
-        for operand in operands[1:]:
-            value = np.zeros((), np.int8) if operand is None else operand.numpy()
-            if value.size != 1:
-                axis = step.attributes["axis"] % x.ndim
-                value = value.reshape(-1, *[1] * (x.ndim - axis - 1))
-            parameters.append(value.reshape(()) if value.size == 1 else value)
-        scale, zero = parameters
-        exact = x.astype(np.float64) - zero.astype(np.float64)
-        return np.asarray(exact.astype(np.float32) * scale)
-
-    # ------------------------------------------------------------ helpers
-
-    def _constant(self, name: str, value: np.ndarray[Any, Any]) -> str:
-        self.constants[name] = Initializer.from_array(name, np.asarray(value))
-        return name
-
-    def _one(self) -> str:
-        return self._constant(_ONE, np.ones((), np.float32))
-
-    def _length(self, name: str) -> int | None:
-        """How many elements a value surely has."""
-        shape = self._shape(name)
-        if shape is None or not all(isinstance(length, int) for length in shape):
-            return None
-        return int(np.prod(shape, dtype=np.int64))
-
-    def _shape(self, name: str) -> tuple[Any, ...] | None:
-        if name in self.constants:
-            return tuple(self.constants[name].shape)
-        return shape_of(self.editor.type_of(name))
-
-    def _dtype(self, name: str) -> DataType | None:
-        kind = self.editor.type_of(name)
-        return kind.dtype if isinstance(kind, TensorType) else None
+            self.editor.rename_reads(name, self.constant(name + "\0folded", value))
 
 
 def _named(bounds: tuple[float, float] | None, prefix: str = "") -> dict[str, float]:

@@ -77,8 +77,8 @@ def _conv(node: KernelNode) -> Answer:
     if weights is None or weights.ndim != rank or 0 in weights.shape:
         return "weights that aren't constant"
     group = int(node.attr("group", 1))
-    if shape is None or shape[1] != weights.shape[1] * group:
-        return "an unknown number of channels"
+    if shape is None or (isinstance(shape[1], int) and shape[1] != weights.shape[1] * group):
+        return "another number of channels"
     if [int(size) for size in node.attr("kernel_shape", weights.shape[2:])] != list(
         weights.shape[2:]
     ):
@@ -90,12 +90,63 @@ def _conv(node: KernelNode) -> Answer:
         return "groups of different sizes"
     is_depthwise = group > 1 and weights.shape[1] == 1 and weights.shape[0] == group
     kind = "depthwise" if is_depthwise else "conv"
-    attributes = window if is_depthwise else {**window, "group": group}
+    attributes: dict[str, Any] = window if is_depthwise else {**window, "group": group}
+    if group == 1:
+        attributes["winograd"] = _winograd_side(window, shape[2:], weights.shape)
     bias = node.node.inputs[2] if node.has_input(2) else ""
     if bias and shape_of(node.input_types[2]) != (weights.shape[0],):
         return "a bias of another length"
     inputs = (*node.node.inputs[:2], bias)
     return NativeStep(kind, inputs, node.node.outputs, attributes, (node.node,))
+
+
+@operator("ConvTranspose")
+def _conv_transpose(node: KernelNode) -> Answer:
+    rank = rank_of(node, 0)
+    weights = node.constants[1]
+    if not all_floats(node) or rank not in _RANKS:
+        return NOT_FLOAT
+    if weights is None or weights.ndim != rank or 0 in weights.shape:
+        return "weights that aren't constant"
+    automatic = _text(node.attr("auto_pad", "NOTSET"))
+    if automatic != "NOTSET" or node.attr("output_shape") or int(node.attr("group", 1)) != 1:
+        return "auto_pad, output_shape or groups"
+    kernel = [int(size) for size in node.attr("kernel_shape", weights.shape[2:])]
+    if kernel != list(weights.shape[2:]):
+        return "a kernel_shape that isn't the weights'"
+    window = window_of(node, kernel, rank - 2)
+    if isinstance(window, str):
+        return window
+    bias = node.node.inputs[2] if node.has_input(2) else ""
+    if bias and shape_of(node.input_types[2]) != (weights.shape[1],):
+        return "a bias of another length"
+    more = _numbers(node, "output_padding", 0, rank - 2)
+    pads = list(window["pads"])
+    for axis, places in zip((1, 0), reversed(more), strict=False):
+        pads[2 + axis] -= places
+    attributes = {**window, "pads": pads}
+    inputs = (*node.node.inputs[:2], bias)
+    return NativeStep("conv_transpose", inputs, node.node.outputs, attributes, (node.node,))
+
+
+_MOST_CHANNELS = {4: 160, 2: 320}
+"""Up to how many channels tiles of 4 x 4 and 2 x 2 pay: beyond, weights leave the cache."""
+
+_FEWEST_CHANNELS = 16
+_SHORTEST_SIDE = 8
+
+
+def _winograd_side(
+    window: dict[str, list[int]], lengths: tuple[Any, ...], weights: tuple[int, ...]
+) -> int:
+    """Side of the tiles in which a convolution is computed by Winograd's method, or 0."""
+    plain = (window["kernel"], window["strides"], window["dilations"]) == ([3, 3], [1, 1], [1, 1])
+    outs, ins, *_ = weights
+    if not plain or len(lengths) != 2 or min(outs, ins) < _FEWEST_CHANNELS:
+        return 0
+    if any(isinstance(length, int) and length < _SHORTEST_SIDE for length in lengths):
+        return 0
+    return next((side for side, most in _MOST_CHANNELS.items() if max(outs, ins) <= most), 0)
 
 
 def _pooling(node: KernelNode, **attributes: int) -> Answer:
