@@ -155,7 +155,8 @@ private:
     const int64_t n = out_channels_;
     group_size_ = kernels.packed_size(k, n);
     const std::string layout = std::string(in_pairs_ ? "conv pairs " : "conv ") + kernels.name +
-                               " " + std::to_string(taps) + " " + std::to_string(real_channels_) + " " + std::to_string(n);
+                               " " + std::to_string(taps) + " " +
+                               std::to_string(real_channels_) + " " + std::to_string(n);
     const int64_t panels = (n + kernels.panel - 1) / kernels.panel;
     packed_ = shared_weights(
         {weights.data, weights.spec.bytes(), layout},
