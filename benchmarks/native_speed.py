@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-import quantised_networks
 
 import networks
+import quantised_networks
 from ep_core import CertificatePolicy, InferenceSession, SessionOptions
 from pretrained import fetch
 from pretrained.samples import sample_feeds
