@@ -21,7 +21,11 @@ PROJECTS := pyproject.toml $(wildcard */pyproject.toml plugins/*/pyproject.toml)
 
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
-.PHONY: help demo test check stress certify bench docs format clean
+# Where the CUDA provider is tested on stand-ins for NVIDIA's libraries: pycuda has no wheel.
+CUDA := .cache/cuda
+CUDA_PYTHON := $(CUDA)/env/bin/python
+
+.PHONY: help demo test check cuda stress certify bench docs format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -30,7 +34,7 @@ help: ## Show this list
 demo: $(READY) ## Read the text in a picture with two pretrained models
 	$(BIN)/python examples/ocr.py
 
-test: check $(CERTIFIED:%=mustpass-%) ## Run the checks, the kit against our own providers, and all tests; what CI runs
+test: check $(CERTIFIED:%=mustpass-%) cuda ## Run the checks, the kit against our own providers, and all tests; what CI runs
 	$(BIN)/pytest -n $(JOBS)
 
 mustpass-%: $(READY)
@@ -47,6 +51,21 @@ check: $(READY) ## Lint, format, types, import rules, size of the core, links in
 	$(BIN)/python scripts/check_docs.py
 	$(BIN)/python scripts/list_native_sources.py --check
 	$(BIN)/python scripts/check_certificates.py
+
+cuda: $(CUDA)/.ready ## The kit and the tests of ep-cuda on stand-ins for CUDA's driver and compiler
+	$(CUDA_PYTHON) tests/host_cuda/run.py --cache $(CUDA)/host \
+		$(CUDA_PYTHON) -m pytest -q -p no:cacheprovider plugins/ep_cuda/tests
+	$(CUDA_PYTHON) tests/host_cuda/run.py --cache $(CUDA)/host --order shuffled --delay 100 \
+		$(CUDA_PYTHON) -m ep_tools certify cuda --level mustpass --jobs $(JOBS) \
+		--out $(CUDA)/mustpass --certificate-folder $(CUDA)/mustpass/certificates
+
+$(CUDA)/.ready: $(READY)
+	ls $(CUDA)/pycuda-*.whl >/dev/null 2>&1 \
+		|| $(BIN)/python scripts/build_pycuda_wheel.py --python $(BIN)/python --to $(CUDA)
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(CUDA)/env
+	$(BIN)/uv pip install --quiet --python $(CUDA_PYTHON) $(CUDA)/pycuda-*.whl "nvidia-cuda-runtime>=13,<14" \
+		hypothesis pytest -e ep_core -e ep_sdk -e ep_tools -e "compliance[pytest]" -e plugins/ep_cuda
+	@touch $@
 
 stress: $(READY) ## Two memories under faults, interrupts and many threads, for an hour; MINUTES=, SEED=
 	PYTHONPATH=tests $(BIN)/python -m stress --minutes $(MINUTES) --seed $(SEED)
